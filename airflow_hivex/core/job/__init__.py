@@ -1,4 +1,4 @@
 """The data plane: Spark runs plans, pyarrow does small writes.
 
-It is sent to clusters; see ``core.runners.shipping``.
+The modules of this package are sent to clusters; see ``core.runners.shipping``.
 """

@@ -1,7 +1,8 @@
 """Store assignment: the conversion of a query's rows to the columns of a table, as in Spark's INSERT.
 
-Numbers are widened and narrowed with a check, and any value without parts may become text. A constant text is cast to
-another type if it is a valid value of that type. Source: Spark's store assignment policy ANSI (TableOutputResolver).
+Numbers are widened and narrowed with a check, and any value of a primitive type may become text. A constant text is
+cast to another type if it is a valid value of that type. Source: Spark's store assignment policy ANSI
+(TableOutputResolver).
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def text_literal(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def declared_type(type: str) -> DataType:
-    """Return Spark's type for the text of a type, without replacing CHAR and VARCHAR. It uses the active session."""
+    """Return Spark's type for the text of a type. CHAR and VARCHAR are kept. The call uses the active session."""
     return F.parsed_type(type)
 
 
 def field(column: Column) -> StructField:
-    """Return the column for the schema of a reader. Comparisons treat CHAR as in Spark's own tables."""
+    """Return the column's field in the schema of a reader. Comparisons treat CHAR as in Spark's own tables."""
     declared = declared_type(column.type)
     stored = _stored(declared)
     metadata = {} if stored == declared else {_DECLARED_TYPE: declared.simpleString()}
@@ -65,12 +66,15 @@ def field(column: Column) -> StructField:
 
 
 def nothing(column: Column) -> Expression:
-    """Return NULL as a column."""
+    """Return NULL as a Spark column with the name and type of ``column``."""
     return F.expr(nothing_in_sql(column))
 
 
 def nothing_in_sql(column: Column) -> str:
-    """Return NULL as a column in Spark SQL, which for many columns is faster than calls of the JVM."""
+    """Return the text of a NULL column in Spark SQL, with the name and type of ``column``.
+
+    For many columns, one SQL text is faster than columns of pyspark, where each call goes to the JVM.
+    """
     return f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
 
 
@@ -88,9 +92,9 @@ def assign(
 
     Fields of structs match by position, too. With ``fields_by_name`` fields match by name, if a struct has the names of
     all fields of its target, as in Spark's UPDATE and MERGE. ``texts`` are the positions of constant texts, which are
-    cast to the types of their targets. With ``casts`` all values are cast, and NULL if the cast fails. If several
-    columns have one target, ``places`` has the position of each column's target, and in each row at most one of the
-    columns has a value.
+    cast to the types of their targets. With ``casts`` a value that is not assignable is cast, and is NULL if the cast
+    fails. If several columns have the same target, ``places`` has the position of each column's target. In each row, at
+    most one of these columns has a value.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
@@ -163,7 +167,7 @@ def _assigned(
 
 
 def _read_text(column: Column, called: str, table: str) -> str:
-    """Return Spark SQL that casts a text to the column's type, with an error for a text that is not valid."""
+    """Return Spark SQL that casts a text to the column's type, and raises an error if the text is not valid."""
     name, wanted = quoted(column.name), column.type
     value = f"try_cast({name} AS {wanted})"
     if is_moment(column.parsed_type):
@@ -175,7 +179,7 @@ def _read_text(column: Column, called: str, table: str) -> str:
 
 
 def unreadable(text: str) -> UnreadableTextError | None:
-    """Return the error from a message of Spark about a text that :func:`_read_text` has refused, or None."""
+    """Return the error in Spark's message if :func:`_read_text` has refused a text, or None for any other message."""
     found = _UNREADABLE.search(text)
     return None if found is None else UnreadableTextError(*found.groups())
 
@@ -208,7 +212,7 @@ def _pairs(source: StructType, target: StructType, by_name: bool) -> Iterator[tu
 
 
 def _renamed(source: DataType, target: DataType, by_name: bool) -> DataType:
-    """Return ``source`` with the names that struct fields have in ``target``."""
+    """Return ``source`` with the names of the struct fields of ``target``."""
     match source, target:
         case ArrayType(), ArrayType():
             return ArrayType(_renamed(source.elementType, target.elementType, by_name), source.containsNull)

@@ -1,4 +1,4 @@
-"""The buckets of rows by Hive's bucketing version 2, vectorised.
+"""The bucket numbers of rows by Hive's bucketing version 2, vectorised.
 
 Spark's Python workers get this module by value, so it imports no other module of this package. Source: Hive
 ObjectInspectorUtils.getBucketHashCode, hashCodeMurmur and Murmur3.hash32.
@@ -22,7 +22,7 @@ _C2 = np.uint32(0x1B873593)
 def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], num_buckets: int) -> NDArray[np.int32]:
     """Return the bucket of each row, from its bucket columns in their declared order.
 
-    ``types`` has the names of their primitive types, such as ``decimal``.
+    ``types`` has the name of each column's primitive type, such as ``decimal``.
     """
     total = np.zeros(len(columns[0]), dtype=np.uint32)
     for column, declared in zip(columns, types, strict=True):
@@ -135,9 +135,10 @@ def _rotate(word: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: int) -> str | None:
-    """Return Spark SQL for the bucket of a row, from quoted bucket columns, or None if only Python can compute it.
+    """Return Spark SQL for the bucket of a row, or None if only Python can compute it.
 
-    Spark hashes whole numbers as Hive does, except for the order of bytes and the seed.
+    ``names`` are the quoted names of the bucket columns. Spark hashes whole numbers as Hive does, except for the order
+    of bytes and the seed.
     """
     hashes = [_hash_sql(name, declared) for name, declared in zip(names, types, strict=True)]
     known = [each for each in hashes if each is not None]
@@ -151,7 +152,7 @@ def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: i
 
 _UNSIGNED = 0xFFFFFFFF
 _SEEDING = 1867871456
-"""The number that turns the seed of Spark's hash, 42, into Hive's seed, with which the following values are hashed."""
+"""The number that turns Spark's seed, 42, into Hive's seed. Spark hashes this number first, and then the value."""
 
 
 def _hash_sql(name: str, type: str) -> str | None:
@@ -168,7 +169,7 @@ def _hash_sql(name: str, type: str) -> str | None:
 
 
 def bucket_number_function(types: Sequence[str], num_buckets: int) -> Any:
-    """Return a Spark function of the bucket columns that returns the bucket of each row."""
+    """Return a Spark function from the bucket columns to the bucket of each row."""
 
     def bucket_number(*columns: pa.Array) -> pa.Array:
         return pa.array(bucket_numbers(columns, types, num_buckets), pa.int32())

@@ -54,14 +54,14 @@ class Channel:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def leave(self) -> None:
-        """Close the connection in a fork of the process, which itself continues to use it.
+        """Close the connection in a forked process. The parent process continues to use it.
 
         The call takes no lock, because a thread of the parent process may have held it at the fork.
         """
         os.close(self._connection.detach())
 
     def free(self) -> None:
-        """Close the rest of a stream that has ended. The thread that has received its messages calls this method."""
+        """Release the connection after the end of its stream. The thread that received messages calls this method."""
         self._lines.close()
         self._connection.close()
 
@@ -76,7 +76,7 @@ def fingerprint(files: Mapping[str, bytes]) -> str:
 
 
 def problem_with(expected: str) -> str | None:
-    """Return the reason why this process runs other files than those with the fingerprint ``expected``, or None."""
+    """Return a text if this process does not run the files with the fingerprint ``expected``, or None if it does."""
     package = Path(airflow_hivex.__file__).parent
     archive = package.parent
     if not zipfile.is_zipfile(archive):

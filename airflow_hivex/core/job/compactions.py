@@ -49,7 +49,7 @@ _WRITTEN_EXACTLY = ("orc", "parquet", "avro")
 
 
 def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
-    """Write the rows and events of the plan's scan and deletes, and return the base, or the delta and delete delta.
+    """Write the compacted rows and delete events, and return the new base, or the new delta and delete delta.
 
     The directories are written even without rows. New temporary views are added to ``views``, for the caller to drop.
 
@@ -121,7 +121,7 @@ def _compact_full_acid(
 
 
 def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
-    """Return rows or delete events with the columns of files, and with the numbers of their target files."""
+    """Return rows or delete events with the columns of files, and with their kind and writer, which choose the file."""
     is_row = kind == _ROW
     row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
     # In a form that Spark cannot simplify: after constants it would not sort by further columns.
@@ -166,7 +166,9 @@ def _compact_plain(
 
 
 def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> None:
-    """Copy all files under new names, which keep the ending from the first dot, where readers find the compression.
+    """Copy all files under new names.
+
+    A new name keeps the ending after the first dot, which shows readers the compression.
 
     Raises:
         JobError: files are missing, or there are additional files.
@@ -192,7 +194,7 @@ def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> Non
 
 
 def _files_at(path: str) -> list[tuple[Place, int]]:
-    """Return the file of that path, or the data files below it, with their sizes."""
+    """Return the file at the path, or the data files below this directory, as (file, size in bytes) pairs."""
     there = place(path)
     size = there.filesystem.get_file_info(there.path).size
     if size is not None:
@@ -207,13 +209,15 @@ def _files_at(path: str) -> list[tuple[Place, int]]:
 _PART = "__part"
 _PLACE = "__place"
 _PLACE_BITS = 33
-"""Spark's increasing ids have the number of the partition above these bits, and the number of the row in them."""
+"""The number of low bits of Spark's increasing ids that number the rows of a task. The higher bits number the tasks."""
 
 
 def rebalance(
     spark: SparkSession, view: str, write: Write, wanted: Rebalance, staging: Staging, made: NewDirectories
 ) -> None:
-    """Write the rows of ``view``, which has their metadata columns, as evenly filled files of one base.
+    """Write the rows of ``view`` into evenly filled files of one new base.
+
+    The view has the rows' metadata columns.
 
     Raises:
         JobError: executors with computed rows were lost at every retry.
@@ -252,9 +256,9 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
 
 
 def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int, int], length: int) -> DataFrame:
-    """Return the rows with their new ids.
+    """Return the rows with new row ids.
 
-    Consecutive numbers go over all rows, and each file gets ``length`` of them.
+    The ids are consecutive numbers over all rows. Each file gets ``length`` rows, and the last file may get fewer.
     """
     firsts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     first = F.expr(f"get(array({', '.join(f'{firsts.get(part, 0)}L' for part in range(max(firsts) + 1))}), {_PART})")

@@ -36,10 +36,10 @@ from airflow_hivex.core.model.job_configuration import (
 _EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 
 READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""The options of readers of this package, which are valid for a DataFrame at any time and in any session."""
+"""The options of this package's readers. Unlike settings of a session, they stay valid for a DataFrame."""
 
 OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
-"""The options of readers of files with row ids. Without them, a setting of ORC may find columns by position."""
+"""The options of readers of files with row ids. Without them, a setting can make ORC match columns by position."""
 
 # The settings that a DataFrame needs when it is computed, perhaps long after it was made.
 _LASTING = (NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
@@ -63,7 +63,7 @@ _OF_SPEED = re.compile(
 
 @dataclass(slots=True)
 class _Pins:
-    """The running jobs of a session, their configuration, and the user's values of the changed settings."""
+    """The number of running jobs of a session, their configuration, and the user's values of the changed settings."""
 
     conf: Mapping[str, str]
     jobs: int = 0
@@ -88,8 +88,8 @@ def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Configure a user's own session while a job runs, and restore its settings afterwards.
 
-    Other threads of the user see the changes meanwhile. A job waits for jobs of other threads with another
-    configuration. The call reads all settings of the session.
+    Other threads of the user see the changes meanwhile. A job waits until all jobs with another configuration have
+    ended in this session. The call reads all settings of the session.
     """
     with _changed:
         _changed.wait_for(lambda: spark not in _pins or _pins[spark].conf == conf)
@@ -113,7 +113,10 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
-    """Set the configuration of a job, all settings or none. Return a dict from changed setting to earlier value."""
+    """Set the configuration of a job, and return a dict from changed setting to earlier value.
+
+    If Spark refuses a value, the earlier values are restored.
+    """
     found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
@@ -143,7 +146,7 @@ def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
 
 
 def _modifiable(spark: SparkSession, keys: Iterable[str]) -> list[str]:
-    """Return the settings that can be changed in a running session."""
+    """Return the settings among ``keys`` that can be changed in a running session."""
     if not is_connect(spark):
         return [key for key in keys if spark.conf.isModifiable(key)]
     from pyspark.sql.connect.proto.base_pb2 import ConfigRequest

@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 100
 
 
 def with_defaults(rows: DataFrame, given: Sequence[Column], write: Write) -> tuple[DataFrame, tuple[Column, ...]]:
-    """Return the rows with default values for columns that are not given, and all columns of the result."""
+    """Add columns with default values for columns that are not given. Return the rows and all their columns."""
     names = {column.name.lower() for column in given}
     missing = [
         column
@@ -42,7 +42,7 @@ def with_defaults(rows: DataFrame, given: Sequence[Column], write: Write) -> tup
 
 
 def default_of(column: Column, write: Write) -> str:
-    """Return Spark SQL for the value of a column that is not given."""
+    """Return Spark SQL for the default value of a column, or NULL if the column has no default."""
     text = write.defaults.get(column.name.lower())
     return "NULL" if text is None else f"({text})"
 
@@ -50,8 +50,8 @@ def default_of(column: Column, write: Write) -> str:
 def enforced(rows: DataFrame, write: Write, also: Sequence[str] = ()) -> DataFrame:
     """Return the rows, whose computation fails if a row violates a constraint.
 
-    ``rows`` have columns of the table in its types. Missing columns are NULL, or static partition columns. ``also`` are
-    additional columns of the rows, which stay.
+    ``rows`` have columns of the table with the table's types. A missing column is a static partition column, or is
+    NULL. ``also`` are additional columns of ``rows``, which the result keeps.
     """
     if not (write.not_null or write.checks or write.condition):
         return rows

@@ -1,6 +1,6 @@
 """The conversion of constants in a VALUES list to the values that Spark would store.
 
-The conversion is exact: :func:`stored_column` returns None if Spark has to decide on a value or an error. Source:
+The conversion is exact: :func:`stored_column` returns None if only Spark knows the value or the error. Source:
 Spark's store assignment policy ANSI, and Cast in ANSI mode.
 """
 
@@ -40,9 +40,9 @@ class _UncertainError(Exception):
 
 
 def check_types(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> None:
-    """Check that each value of a column of a VALUES list may be stored in ``column``.
+    """Check that ``column`` can store all ``literals``, which are one column of a VALUES list.
 
-    With ``casts`` Spark casts all values.
+    With ``casts`` every type is accepted, because Spark casts the values.
 
     Raises:
         TypeMismatchError: a value cannot be stored in the column without a CAST.
@@ -58,10 +58,11 @@ def check_types(literals: Sequence[Literal], column: Column, table: str, *, cast
 
 
 def stored_column(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> list[Any] | None:
-    """Return the values of a column of a VALUES list as stored in ``column``, or None if one of them is not certain.
+    """Return the values that Spark would store in ``column``, or None if one of them is not certain.
 
-    Each value is cast by itself, independent of the other values, and a text is cast to the type of the column.
-    :func:`check_types` must accept the types. With ``casts`` Spark casts values of types that are not assignable.
+    ``literals`` are one column of a VALUES list. Each value is cast by itself, independent of the other values, and a
+    text is cast to the type of the column. :func:`check_types` must accept the types. With ``casts`` the result is None
+    if a type is not assignable, because Spark has to cast its values.
 
     Raises:
         UnreadableTextError: a text is not a valid value of the type.

@@ -34,11 +34,11 @@ _WRITE_OPTIONS = {
     "csv": {**_EXACT_TIMES, "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"},
     "json": _EXACT_TIMES,
 }
-"""The options by which Spark's writers keep blanks at both ends of texts, and fractions of milliseconds."""
+"""The options with which Spark's writers keep leading and trailing blanks of texts, and microseconds of timestamps."""
 
 
 def source(spark: SparkSession, format: str) -> DataFrameReader:
-    """Return a reader of the data source by which Spark reads a format."""
+    """Return a reader with Spark's data source for a file format."""
     return spark.read.format("text" if format == TEXTFILE else format)
 
 
@@ -62,7 +62,7 @@ def reader(
 def rows_of(
     loaded: DataFrame, format: str, options: Mapping[str, str], columns: Sequence[Column], keys: Sequence[Column] = ()
 ) -> DataFrame:
-    """Return the rows of the data that a reader has loaded."""
+    """Return the rows from data that :func:`reader` has loaded."""
     return hive_text.rows_of(loaded, columns, keys, text_format(options)) if format == TEXTFILE else loaded
 
 
@@ -85,7 +85,7 @@ _NO_FOLDER = "'basePath' must be a directory"
 
 @contextmanager
 def below(folder: str) -> Iterator[None]:
-    """Translate the error of loading files below a folder in the block.
+    """Translate Spark's error if the block loads files below a path that is not a folder.
 
     Raises:
         FolderExpectedError: the path is a file.
@@ -99,10 +99,10 @@ def below(folder: str) -> Iterator[None]:
 
 
 def load(reader: Any, paths: Sequence[str]) -> DataFrame:
-    """Return a reader of the files below ``paths``.
+    """Return a DataFrame of the files below ``paths``.
 
     Classic PySpark calls the JVM once for each item of a list, so the paths are passed as one text. Spark Connect would
-    check the paths only when the reader is used, so the schema is requested at once.
+    check the paths only when the DataFrame is used, so the schema is requested at once.
 
     Raises:
         AnalysisException: as ``DataFrameReader.load``.
@@ -124,14 +124,14 @@ _SPECIAL = re.compile(r"([\\*?\[\]{},^])")
 
 
 def register(spark: SparkSession, loaded: LoadedFiles) -> str:
-    """Create the temporary view of the rows of the files, and return its name."""
+    """Create a temporary view of the files' rows, and return its name."""
     rows = _described(spark, loaded) if loaded.format in _WITH_NAMES else _undescribed(spark, loaded)
     rows.createOrReplaceTempView(loaded.view)
     return loaded.view
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return rows with the columns of the files, in the order of the table if they have its names."""
+    """Return rows with the columns of the files, in the table's order if files and table have the same column names."""
     # The columns of all files are read, so a file with more columns than the first one loses none.
     reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
     rows = _load(reader, loaded.paths)
@@ -148,10 +148,10 @@ def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of files, whose names may have characters of patterns.
+    """Return the rows of files. Their names may have characters with a meaning in patterns.
 
-    Patterns are used, because otherwise Spark reads one of several such files twice. For a single pattern Spark logs an
-    error, since it first looks for a file of this name.
+    Several paths are passed as patterns, because otherwise Spark would read such a file twice. A single path is passed
+    unchanged: for a single pattern Spark logs an error, since it first looks for a file of this name.
     """
     if len(paths) == 1:
         return load(reader.option("__globPaths__", "false"), paths)
@@ -165,7 +165,7 @@ _READS_ALL = f"coalesce({', '.join(HIVE_NAMES.values())}, if({_ROW} is null, nul
 def load_nested(
     spark: SparkSession, paths: Sequence[str], columns: Sequence[Column], keys: Sequence[Column] = ()
 ) -> DataFrame:
-    """Return all rows of files of the row layout ``hive`` below ``paths``, with the columns of flat files.
+    """Return all rows of the files below ``paths``, which have the row layout ``hive``, in the columns of flat files.
 
     ORC recognises such a file by its six root columns, and then replaces the schema that was requested from its reader.
     So every scan must read all six columns, and must not have partition columns. No filter on a root column may be

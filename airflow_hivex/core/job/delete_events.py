@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import orc
 
 MOST_EVENTS = 50_000_000
-"""The greatest number of delete events that the driver reads. With more events, Spark joins."""
+"""The greatest number of delete events that the driver reads. More events are joined by Spark."""
 SOURCE = "__source_file"
 """The column with the number of a delete event's file."""
 
@@ -32,7 +32,7 @@ def event_files(scan: Scan) -> list[Place]:
     """Return the files with delete events.
 
     Raises:
-        JobError: files are missing, so deleted rows would be visible again.
+        JobError: files are missing, so deleted rows would be visible again; or there are additional files.
     """
 
     def of(directory: str) -> list[Place]:

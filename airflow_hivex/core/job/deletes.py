@@ -44,14 +44,14 @@ from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.row_ids import VERSION_SHIFT, WRITER_SHIFT
 
 MOST_WORDS = 1 << 21
-"""The greatest number of 64-bit words of all bitmaps together (16 MiB). With more words, Spark joins."""
+"""The greatest number of 64-bit words of all bitmaps together (16 MiB). With more words, Spark uses a join."""
 MOST_CASES = 24
 """The greatest number of writers that the expression compares one by one.
 
 More writers are looked up in a second array.
 """
 MOST_PLACES = 1 << 20
-"""The greatest size of this second array. With a larger array, Spark joins."""
+"""The greatest size of this second array. If the array would be larger, Spark uses a join."""
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
@@ -59,9 +59,9 @@ _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 class DeletedRows:
     """The deleted rows of a scan.
 
-    Row ids are unique in the table, except ids of original files and of write ids up to ``Scan.partition_row_ids``.
-    ``DeletedInPartitions`` treats these rows. It needs the ``files`` of the delete deltas, and their ``events``, which
-    are None if they are too many for the driver.
+    This class excludes rows whose ids are unique in the table. ``DeletedInPartitions`` excludes the other rows: rows of
+    original files, and rows of write ids up to ``Scan.partition_row_ids``. It uses ``files``, the files of the delete
+    deltas, and ``events``, their delete events, or None if there are too many events for the driver.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -86,7 +86,7 @@ class DeletedRows:
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have their metadata columns, without deleted rows."""
+        """Return the rows without deleted rows. ``rows`` have their metadata columns."""
         if self._bitmaps is None:
             return rows.join(self._keys(), list(_KEYS), "left_anti")
         return rows.where(self._bitmaps.expression(self._view)) if self._bitmaps.offsets else rows
@@ -101,7 +101,7 @@ class DeletedRows:
 
 
 def delete_events(spark: SparkSession, scan: Scan) -> DataFrame:
-    """Return the metadata columns of all events in the delete deltas of a scan that its snapshot sees."""
+    """Return a DataFrame of the scan's delete events that its snapshot sees, with their metadata columns."""
     events = reduce(lambda one, other: one.union(other), (_events_of(spark, scan, part) for part in scan.deletes))
     if scan.filter is not None:
         events = events.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
@@ -121,9 +121,10 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Bitmaps:
-    """One bitmap for each writer, in sequence in ``words``; ``offsets`` has the beginning and length of each.
+    """The bitmaps of deleted rows, one for each writer, which follow each other in ``words``.
 
-    ``skipped`` is the number of empty words before each bitmap that are not stored.
+    ``offsets`` has each bitmap's first word and number of words. ``skipped`` has the number of empty words at each
+    bitmap's beginning, which are not stored.
     """
 
     words: Any
@@ -136,7 +137,7 @@ class Bitmaps:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, int]:
-        """Return the lowest write id, bucket and low half of bucket properties, and the ranges of the last two."""
+        """Return the lowest write id, lowest high and low half of bucket properties, and the width of both ranges."""
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]
         lows = [bucket & 0xFFFF for _, bucket in writers]
@@ -162,7 +163,7 @@ class Bitmaps:
         return (max(write_id for write_id, _ in self.offsets) - first + 1) * buckets * lows
 
     def arrays(self) -> dict[str, Any]:
-        """Return the arrays in which the expression looks up rows."""
+        """Return a dict from name to array, for the arrays in which the expression looks up rows."""
         if self._is_small:
             return {"words": self.words}
         first, first_bucket, first_low, buckets, lows = self._shape
@@ -176,11 +177,11 @@ class Bitmaps:
         return {"words": self.words, "starts": starts, "firsts": firsts, "ends": ends}
 
     def table(self) -> pa.Table:
-        """Return the arrays as one row."""
+        """Return the arrays as a table with one row."""
         return pa.table({name: pa.array([words], pa.list_(pa.int64())) for name, words in self.arrays().items()})
 
     def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
-        """Return SQL that is true for rows that are not deleted; ``owner`` and the bucket identify a writer."""
+        """Return a condition that is true for rows that are not deleted. ``owner`` and the bucket identify a writer."""
         # As a long: ids of rebalanced rows are large.
         word = f"shiftright({ROW_ID}, 6)"
         if self._is_small:
@@ -247,8 +248,8 @@ class DeletedInPartitions:
     """The deleted rows of a scan whose row ids are unique only in their partition.
 
     These are rows of original files, also after a compaction, and rows of write ids up to ``Scan.partition_row_ids``.
-    Each partition with delete deltas is an :data:`Owner`: joins distinguish its rows by its number, and bitmaps by the
-    number of the pair of partition and write id.
+    Each partition with delete deltas is an :data:`Owner`. Joins compare the number of the partition. Bitmaps have one
+    number for each pair of partition and write id.
 
     Source: docs/reference/directories.md, "Row layout" and "Original files".
     """
@@ -299,13 +300,13 @@ class DeletedInPartitions:
         return bool(start < end)
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have their metadata and owner columns, without deleted rows."""
+        """Return the rows without deleted rows. ``rows`` have their metadata columns and owner columns."""
         if self._bitmaps is None:
             return rows.join(self._keys(), [OWNER, *_KEYS], "left_anti")
         return rows.where(self._bitmaps.expression(self._view, _PAIR)) if self._bitmaps.offsets else rows
 
     def leave_out_of(self, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
-        """Return the rows of these directories, which have their metadata columns, without deleted rows."""
+        """Return the rows of the directories ``paths`` without deleted rows. ``rows`` have their metadata columns."""
         places = {path.rpartition("/")[0] for path in paths}
         if not any(self._is_touched(path.rpartition("/")[0]) for path in paths if self._may_have_such_rows(path)):
             return rows
@@ -334,9 +335,10 @@ class DeletedInPartitions:
         return found.kind is DirectoryKind.BASE and found.visibility_txn_id > 0
 
     def _numbered(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
-        """Return the events of rows with such ids. Each write id becomes the number of its pair with the partition.
+        """Return the events of rows whose ids are unique only in partitions, with numbers in place of the write ids.
 
-        The method sets ``shift`` of each owner: the number is the write id plus ``shift``.
+        A number stands for a pair of partition and write id. It is the write id plus the ``shift`` of the partition's
+        owner, which this method sets.
         """
         write_ids = events.column(ORIGINAL_WRITE_ID).to_numpy()
         events = events.filter(pa.array((write_ids <= self._highest) | np.isin(write_ids, self._of_loads)))
@@ -359,7 +361,7 @@ class DeletedInPartitions:
         return pa.table(dict(zip(_KEYS, map(pa.array, columns), strict=True)))
 
     def _keys(self) -> DataFrame:
-        """Return a DataFrame of the deleted rows with such ids: their row keys, and the numbers of their partitions."""
+        """Return the row keys and partition numbers of deleted rows whose ids are unique only in their partition."""
         events = self._deleted.all_events()
         known = as_spark_names_them(events)
         numbers = {plain_path(uri): number for number, uri in enumerate(self._uris)}
@@ -395,5 +397,5 @@ def _row_ids(events: pa.Table) -> dict[Writer, Any]:
 
 
 def _place_of(path: str) -> str:
-    """Return the partition's directory of a file in a delete delta."""
+    """Return the directory of the partition to which a file of a delete delta belongs."""
     return re.sub(r"/delete_delta_[^/]+/.*", "", path)

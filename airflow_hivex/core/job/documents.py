@@ -95,7 +95,7 @@ def plan_from_json(text: str) -> Plan:
     """Return the plan of a document.
 
     Raises:
-        InvalidOperationError: an unknown release has written the document.
+        InvalidOperationError: the document has the version of another release.
     """
     document = json.loads(text)
     version = document.pop("version")
@@ -269,7 +269,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any, without: str = "") -> Any:
-    """Return a value as JSON: a dataclass becomes an object, without the fields ``without``, a sequence a list."""
+    """Return a value as JSON. A dataclass becomes an object without fields named ``without``, a sequence a list."""
     kind: Any = type(value)
     if kind in _SCALARS:
         return value

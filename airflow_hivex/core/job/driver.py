@@ -1,8 +1,8 @@
 """The driver of one client: a process, started by spark-submit, that runs the client's plans on a cluster.
 
 It connects to the socket of its client, reports whether it has the client's files, starts Spark, and then runs each
-plan that arrives. It ends with its client: when the stream of messages ends, its jobs and its application on the
-cluster end within seconds, and their files are not registered.
+plan that arrives. The driver ends with its client: when the stream of messages ends, the jobs and the application on
+the cluster end within seconds, and the files of these jobs are not registered.
 
 Spark's Java process has started this process. If one of the two processes ends, the other ends, too.
 """
@@ -42,7 +42,7 @@ The client does not report progress before three seconds.
 _MOST_SESSIONS = 64
 _LOST = "the cluster has ended the application of this client; run it again"
 _QUIET = "FATAL"
-"""The level of Spark's log once Spark runs. At ERROR the log would have the stack of each failed task."""
+"""The default level of Spark's log once Spark runs. At ERROR the log would have the stack of each failed task."""
 
 
 def main() -> None:
@@ -185,7 +185,7 @@ class _Driver:
 
 
 def _start_error(error: Exception) -> JobError:
-    """Return the JobError for a Spark that did not start."""
+    """Return the JobError for an error at the start of Spark."""
     from airflow_hivex.core.job.failures import as_error
 
     text = str(error)

@@ -26,7 +26,7 @@ from airflow_hivex.core.model.plans import Plan
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
-"""The text that a client of Spark Connect adds to a message. It may have more causes, each with its stack."""
+"""The server's stack, which a client of Spark Connect adds to a message. It may have more causes with their stacks."""
 _FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
@@ -51,10 +51,10 @@ _AVRO_PACKAGE = (
 
 
 def as_error(error: Exception, plan: Plan) -> HivexError:
-    """Return ``error`` as a HivexError about the statement, if Spark refused it, about full storage, or about the job.
+    """Return ``error`` as a HivexError: about the statement if Spark refused it, about full storage, or about the job.
 
-    The error of a job that writes names the tables. The cluster's name is empty in a JobError; the caller that started
-    the job knows it.
+    If the job writes, an error about storage or the job names the tables. In a JobError the name of the cluster is
+    empty; the caller that started the job adds it.
     """
     found = _as_error(error, plan)
     if not isinstance(found, JobError) or isinstance(found, JobCancelledError) or not plan.writes:
@@ -104,7 +104,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
 
 
 def _lost_connection(error: Exception) -> str | None:
-    """Return a description of the loss of a Spark Connect server or its session, or None for any other error."""
+    """Return a text about the lost Spark Connect server or session, or None for any other error."""
     condition = getattr(error, "getCondition", str)() or ""
     if _NO_SESSION.match(condition):
         return "its Spark Connect server was restarted, or has ended the session of this process; run it again"
@@ -146,7 +146,7 @@ def _own(text: str) -> str:
 
 
 def with_table_names(message: str, plan: Plan) -> str:
-    """Return a message of Spark with the names of a plan's tables in place of its views."""
+    """Return a message of Spark with the names of a plan's tables in place of the names of its views."""
     for scan in plan.scans:
         quoted = ".".join(f"`{part}`" for part in scan.table.split("."))
         message = message.replace(f"`{scan.view}`", quoted)

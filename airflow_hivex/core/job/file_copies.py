@@ -1,7 +1,7 @@
-"""The copying of files by tasks of Spark. Each task copies a share, reads the copies again, and returns checksums.
+"""The copying of files by tasks of Spark. A task copies some of the files, reads the copies, and returns checksums.
 
 A task only creates new files. It neither overwrites nor deletes other files, since it may run for a while after its
-client has died and another client has continued. The client decides about files in the place of a copy.
+client has died and another client has continued. If another file has the name of a copy, the client decides about it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES = ("int", "string", "string", "string", "string")
 
 
 def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.Table]:
-    """Copy files in tasks; return one row per file: number, outcome, checksum, and the place and text of a problem."""
+    """Copy files in tasks; return one row per file: number, outcome, checksum, location and text of a problem."""
     # By value, so that a cluster's Python workers do not need our package.
     for module in (storage, root_markers, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -81,7 +81,7 @@ def _task(
 
 
 _Done = tuple[str, str, str, str]
-"""The outcome of a file, its checksum, and the location of a problem with its reason."""
+"""The outcome of a copy, the checksum of the file, and the location and reason of a problem."""
 
 
 class _Copier:
@@ -93,7 +93,7 @@ class _Copier:
         self._folders: set[str] = set()
 
     def copy(self, source: str, target: str, size_bytes: int) -> _Done:
-        """Copy a file, or compare it with the file that its place already has."""
+        """Copy a file, or compare it with the target if that already exists."""
         location = source
         try:
             origin = place(source)
@@ -187,7 +187,7 @@ def _wrong_size(source: str, size: int, listed: int) -> _Done:
 
 
 def _publish(written: str, target: str) -> bool:
-    """Give a file its name, or return False if another file has the name."""
+    """Give a file its final name, and return True. Return False if another file has this name."""
     try:
         os.link(written, target)
     except FileExistsError:

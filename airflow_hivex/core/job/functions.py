@@ -1,8 +1,8 @@
-"""Spark's functions for the session of a job, which has a JVM in this process, or is one of Spark Connect.
+"""Spark's functions for the session of a job: a classic session with a JVM, or a session of Spark Connect.
 
-``pyspark.sql.functions`` serves one kind for the whole process, by an environment variable. A process with clusters of
-both kinds needs both kinds of functions, so each job chooses its functions. Modules of this folder import this module
-under the name ``F``.
+An environment variable decides which kind ``pyspark.sql.functions`` serves in the whole process. A process with
+clusters of both kinds needs both kinds of functions, so each job chooses its functions. Modules of this folder import
+this module under the name ``F``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _session: ContextVar[SparkSession | None] = ContextVar("hivex_connect_session", 
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session is one of Spark Connect."""
+    """Return whether a session is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -63,7 +63,7 @@ def new_observation() -> pyspark.sql.Observation:
 
 
 def parsed_type(text: str) -> DataType:
-    """Return Spark's type for the text of a type. It calls the session, in Spark Connect over the network."""
+    """Return Spark's type for the text of a type. Each call asks the session, with Spark Connect over the network."""
     session: Any = _session.get()
     found: DataType = DataType.fromDDL(text) if session is None else session._parse_ddl(text)
     return found

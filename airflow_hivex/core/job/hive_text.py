@@ -50,10 +50,10 @@ _NOT_OF_BASE64 = r"(?s)\s|=.*"
 
 
 def rows_of(lines: DataFrame, columns: Sequence[Column], keys: Sequence[Column], form: TextFormat) -> DataFrame:
-    """Return the rows in lines: ``columns`` with their names in files, then the partition columns ``keys``.
+    """Return the rows of lines: ``columns`` with their names in files, then the partition columns ``keys``.
 
-    Fields of a line that are missing, or not valid for a column's type, are NULL. Fields beyond the columns are
-    ignored.
+    A value is NULL if its field is missing, or is not valid for the column's type. Additional fields are ignored, or
+    belong to the last column if ``form.last_takes_rest`` is set.
     """
     key_names = [quoted(key.in_files) for key in keys]
     lines = _without_skipped(lines, key_names, form)
@@ -105,7 +105,7 @@ def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) ->
 
 
 def _value(text: str, type: DataType, level: int, form: TextFormat) -> str:
-    """Return SQL for a value, from SQL for its text; ``level`` is the level of its items' separator."""
+    """Return SQL for a value, from SQL for its text. ``level`` is the index of the separator between its items."""
     return f"CASE WHEN {text} != {_text(form.null)} THEN {_parsed(text, type, level, form)} END"
 
 
@@ -325,7 +325,7 @@ def _escaped(text: str, form: TextFormat) -> str:
 
 
 def _pattern(character: str) -> str:
-    """Return a regular expression for one character, with at most one escape, by which Spark splits fast."""
+    """Return a regular expression for one character. It has at most one escape, so that Spark splits fast."""
     return character if character.isalnum() or not character.isprintable() or character == " " else f"\\{character}"
 
 
@@ -334,9 +334,9 @@ def _in_class(character: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as SQL.
+    """Return a text as a literal of Spark SQL.
 
-    If quotes, escapes or control characters would be ambiguous, the SQL has hexadecimal digits.
+    A text with quotes, backslashes, or characters other than printable ASCII is written as hexadecimal digits.
     """
     if text.isascii() and text.isprintable() and not set(text) & set("\\'\""):
         return f"'{text}'"

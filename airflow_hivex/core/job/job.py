@@ -62,9 +62,9 @@ def run(
 ) -> str:
     """Run a plan, and return the document of its result. A failure also becomes a document, and no error is raised.
 
-    The session gets the plan's SQL configuration. A session that ``is_shared`` with its user, who may change settings
-    at any time, is configured for each job, and restored. ``views`` are additional views of the session that the plan
-    may read. ``save`` runs the writer of a statement that writes one table.
+    The session gets the plan's SQL configuration. If the session ``is_shared`` with its user, who may change settings
+    at any time, each job sets the configuration, and restores the user's settings. ``views`` are additional views of
+    the session that the plan may read. ``save`` runs the writer of a statement that writes one table.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -128,7 +128,7 @@ def _query(spark: SparkSession, plan: Plan, registered: list[str], views: Sequen
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
-    """Stop the running jobs with a plan's tag. Another thread than that of the job calls this function."""
+    """Stop the running jobs with a plan's tag. The caller is another thread than the thread of the job."""
     if is_connect(spark):
         spark.interruptTag(tag)
     else:
@@ -137,7 +137,7 @@ def cancel(spark: SparkSession, tag: str) -> None:
 
 
 def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
-    """Return the progress of a plan's jobs in the driver, which is this process. Another thread reads it."""
+    """Return the progress of a plan's jobs. This process must be the driver, and another thread reads the progress."""
     return DriverProgress(spark, tag)
 
 
@@ -207,9 +207,10 @@ def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[Job
 
 
 def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
-    """Drop temporary views, without dropping any cached rows.
+    """Drop temporary views. In a session with a JVM, no cached rows are dropped.
 
-    The public call also drops the cached rows of an equal query, such as a DataFrame that a user has cached.
+    Spark's public call, which Spark Connect needs, also drops the cached rows of an equal query, such as a DataFrame
+    that a user has cached.
     """
     catalog: Any = spark.catalog
     if not is_connect(spark):
@@ -238,7 +239,7 @@ def _instant(spark: SparkSession, value: datetime) -> datetime:
 
 
 def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
-    """Refuse a DataFrame that cannot be computed, because ORC reads TIMESTAMP columns in the session's timestamp type.
+    """Refuse a DataFrame with TIMESTAMP columns from ORC files, which Spark would read as TIMESTAMP_NTZ.
 
     Raises:
         InvalidOperationError: the session's timestamp type is TIMESTAMP_NTZ.
@@ -289,7 +290,7 @@ def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG00
 
 @contextmanager
 def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
-    """Give the jobs of this thread in the block the plan's name, and its tag, by which they can be cancelled."""
+    """Give this thread's jobs in the block the plan's name and tag. Jobs are cancelled by their tag."""
     if is_connect(spark):
         spark.addTag(plan.tag)
         try:

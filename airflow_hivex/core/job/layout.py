@@ -51,13 +51,13 @@ HIVE_ROW = "row"
 """Hive's name of the struct that holds a row."""
 
 ROW_ID_FIELDS = ((ORIGINAL_WRITE_ID, "writeid"), (BUCKET, "bucketid"), (ROW_ID, "rowid"))
-"""The columns of Hive's ROW__ID, and the names of its fields. Source: Hive's RecordIdentifier."""
+"""Pairs of a metadata column and the field of Hive's ROW__ID with its value. Source: Hive's RecordIdentifier."""
 
 INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 
 ROW_PLACE = "__row"
-"""The column after the metadata columns of a file that will get the layout ``hive``; see ``orc_tail.nest``."""
+"""The placeholder for Hive's struct ``row``, after the metadata columns of a flat file; see ``orc_tail.nest``."""
 
 FLAT = FLAT_LAYOUT
 HIVE = HIVE_LAYOUT
@@ -70,25 +70,25 @@ FULL_ACID = (FLAT, HIVE)
 _COMPRESSION = {FLAT: "zstd", PLAIN: "zstd", HIVE: "snappy"}
 """A dict from row layout to the compression of ORC files.
 
-Hive 3 lacks zstd; snappy takes 1.02 of its time, zlib 1.24.
+Hive 3 does not support zstd. Snappy takes 1.02 times as long as zstd, and zlib 1.24 times.
 """
 
 VERSION_FILE = "_orc_acid_version"
 VERSION = b"2"
 
 MOST_WRITERS = MAX_WRITER_ID + 1
-"""The greatest number of writing tasks of one statement, each of which needs a separate bucket id."""
+"""The greatest number of writing tasks of one statement. Each task needs a separate bucket id."""
 _HAS_NO_VERSION = f"shiftright({BUCKET}, {VERSION_SHIFT}) = 0"
 WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) & {MOST_WRITERS - 1})"
 """Spark SQL for the number of a row's writer, from its bucket property."""
 
 
 def number_of_statement(number: int) -> str:
-    """Return Spark SQL for a number that differs by statement. No sort may follow its computation.
+    """Return Spark SQL for a number that differs by statement. The rows must not be sorted after its computation.
 
-    Spark writes a plain number into the generated code, so each statement would compile new code, which is slow until
-    Java has optimized it. An array is not a part of the code. The index in the array is always 0, in a form that Spark
-    cannot simplify.
+    Spark would write a plain number into the generated code. Then each statement would compile new code, which is slow
+    until Java has optimized it. An array is not a part of the code. The index in the array is always 0, in a form that
+    Spark cannot simplify.
     """
     return f"array({number}L)[shiftright(spark_partition_id(), 31)]"
 
@@ -99,7 +99,7 @@ def compression(row_layout: str, options: Mapping[str, str]) -> str:
 
 
 def directory_name(write: Write) -> str:
-    """Return the base or delta directory that every partition of the write gets."""
+    """Return the name of the base or delta directory that every partition of the write gets."""
     if write.compacted is not None:
         first, last, txn_id = write.compacted
         return base_name(last, txn_id) if write.overwrite else delta_name(first, last, visibility_txn_id=txn_id)
@@ -111,7 +111,7 @@ def directory_name(write: Write) -> str:
 
 
 def delete_directory_name(write: Write) -> str:
-    """Return the delete delta directory of every partition in which the write deletes rows."""
+    """Return the name of the delete delta directory that every partition with deleted rows gets."""
     if write.compacted is not None:
         first, last, txn_id = write.compacted
         return delete_delta_name(first, last, visibility_txn_id=txn_id)
@@ -119,14 +119,14 @@ def delete_directory_name(write: Write) -> str:
 
 
 def staging_name(write: Write) -> str:
-    """Return the hidden directory below the table's folder, to which Spark writes first."""
+    """Return the name of the hidden directory in the table's folder to which Spark writes first."""
     if write.compacted is not None:
         return compaction_staging_name(write.compacted[2])
     return f"_staging_{write.write_id}_{write.statement_id}"
 
 
 def compaction_staging_name(txn_id: int) -> str:
-    """Return the hidden directory below the folder of the table or partition, to which a compaction writes first."""
+    """Return the name of the hidden directory in the compacted folder to which a compaction writes first."""
     return f"_staging_v{txn_id}"
 
 
@@ -151,7 +151,10 @@ def partition_location(write: Write, partition: str | None) -> str:
 
 
 def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:
-    """Return the name and the values of a partition; ``dynamic`` is a dict from lower-case key to text."""
+    """Return the name and values of a partition, or None and no values for a table without partitions.
+
+    ``dynamic`` is a dict from lower-case key to text.
+    """
     if not write.partition_columns:
         return None, ()
     static = static_values(write)
@@ -191,7 +194,7 @@ def named_columns(write: Write, names: Sequence[str]) -> tuple[Column, ...]:
     """Return the target columns that match a query's columns by name, in the order of the query.
 
     Raises:
-        ColumnCountMismatchError: two columns have one name.
+        ColumnCountMismatchError: two columns have the same name.
         NoSuchColumnError: the table does not have a column, or the PARTITION clause gives it a value.
         InvalidOperationError: the write is of a kind that cannot be made.
     """

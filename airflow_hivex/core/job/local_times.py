@@ -1,4 +1,4 @@
-"""TIMESTAMP_NTZ in the ORC files of this package: numbers of microseconds, also in the schema for Spark.
+"""The storage of TIMESTAMP_NTZ in this package's ORC files: as numbers of microseconds, also in Spark's schema.
 
 Spark compares the types of requested columns with the types of a file's columns by position, also within structs. It
 refuses a TIMESTAMP at the position of a TIMESTAMP_NTZ, and the reverse. The positions differ if columns or fields are
@@ -22,7 +22,7 @@ _MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def as_stored(fields: StructType) -> StructType:
-    """Return the columns with the types of files."""
+    """Return the columns with their types in files."""
     return StructType([StructField(each.name, _stored(each.dataType), True, each.metadata) for each in fields.fields])
 
 
@@ -32,7 +32,7 @@ def holds_local_times(declared: DataType) -> bool:
 
 
 def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
-    """Return the rows with the types of files. The columns ``but`` stay unchanged."""
+    """Return the rows with the types of columns in files. The columns ``but`` stay unchanged."""
     numbered = [each for each in rows.schema.fields if each.name not in but and holds_local_times(each.dataType)]
     if not numbered:
         # Spark Connect takes no empty list of columns.

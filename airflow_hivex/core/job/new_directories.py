@@ -1,4 +1,4 @@
-"""The base, delta and delete delta directories of one write, which are deleted if it fails, and empty bases."""
+"""The base, delta and delete delta directories of one write, and empty bases. They are deleted if the write fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PartitionValues = tuple[str | None, ...]
 
 
 class NewDirectories:
-    """One directory for each partition and kind, created with its first file."""
+    """The new directories of a write, one for each partition and kind. A directory is created before its first file."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -34,7 +34,7 @@ class NewDirectories:
         self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
 
     def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
-        """Create and return the directory of a partition; with ``deletes``, the directory of its delete events.
+        """Return the directory of a partition, which the first call creates; with ``deletes``, its delete delta.
 
         Raises:
             InvalidOperationError: the directory exists, because another write has the same write id.
@@ -104,9 +104,9 @@ _AT_ONCE = 16
 
 
 def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:
-    """Write and return empty bases that hide all rows of partitions (None: of a table without partitions).
+    """Write empty bases that hide all rows of partitions, and return the bases in a JobResult.
 
-    Several bases are written at the same time.
+    The partition None stands for a table without partitions. Several bases are written at the same time.
 
     Raises:
         StorageError: a base cannot be written. No base is left.

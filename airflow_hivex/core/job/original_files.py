@@ -1,4 +1,4 @@
-"""The original files of a scan, their numbers of rows, and the numbering of the rows; see ``originals``."""
+"""The original files of a scan, with their row counts and the ids of their rows; see ``originals``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ACID_FIELDS = ("operation", "originaltransaction", "bucket", "rowid", "currentt
 
 
 def row_counts(format: str, files: Sequence[tuple[str, int]]) -> list[int]:
-    """Return the number of rows of each file, given its URI and size.
+    """Return the number of rows of each file; ``files`` has (URI, size in bytes) pairs.
 
     The number is 0 for empty files, and for formats whose files do not record it.
 

@@ -24,9 +24,12 @@ from airflow_hivex.core.job.writes import ROW_ID_MASK
 from airflow_hivex.core.model.plans import Plan
 
 Owner = tuple[int, int, int, int]
-"""A partition with row ids of its own: its number, the lowest and highest write id of delete events, and the shift."""
+"""A partition with row ids of its own: its number, the lowest and highest write id of its delete events, and a shift.
+
+A write id plus the shift is the number of the pair of partition and write id.
+"""
 NO_OWNER: Owner = (-1, 1, 0, 0)
-"""The owner in place of a partition without delete events."""
+"""The owner of rows in a partition without delete events."""
 OWNER, LOWEST, HIGHEST, SHIFT = OWNER_COLUMNS = ("__owner", "__lowest", "__highest", "__shift")
 """The columns that rows get from their owner."""
 _FILE = "__file"
@@ -130,7 +133,7 @@ def with_row_ids(
 
 
 def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
-    """Return a column for each attribute of owners."""
+    """Return a dict from name to column, with one column for each attribute of owners."""
     values = zip(*owners, strict=True) if owners else ((),) * len(OWNER_COLUMNS)
     return {name: pa.array(list(each), pa.int64()) for name, each in zip(OWNER_COLUMNS, values, strict=True)}
 

@@ -1,4 +1,4 @@
-"""The declaration of the variables and functions in the texts of a job in its Spark session."""
+"""The prelude of a job: the declarations, in its Spark session, of the variables and functions that its queries use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _done: WeakKeyDictionary[SparkSession, tuple[str, ...]] = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class _Declared:
-    """The prelude of the running jobs of a shared session, their number, and the statements that drop the prelude."""
+    """The prelude of the jobs that run in a shared session, the number of these jobs, and the objects to drop."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     prelude: Sequence[str] = ()
@@ -37,9 +37,9 @@ _shared: WeakKeyDictionary[SparkSession, _Declared] = WeakKeyDictionary()
 def declared(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) -> Iterator[None]:
     """Run the block in a session that has the objects of a prelude.
 
-    A session of this package runs jobs with only one prelude, and keeps its objects. In a session that is shared with
-    its user, the objects are dropped again. A user's object of the same name is an error, and stays. In such a session
-    a job waits for jobs of other threads with another prelude, whose objects may have the same names.
+    All jobs in a session of this package have the same prelude, and its objects stay. In a session that is shared with
+    its user, the objects are dropped after the block. A user's object of the same name is an error, and stays. In such
+    a session a job waits until the jobs with another prelude have ended, because their objects may have the same names.
     """
     if not prelude:
         yield
@@ -123,7 +123,7 @@ def is_class(declaration: str) -> bool:
 def hive_classes(spark: SparkSession, declarations: Sequence[str], *, is_shared: bool) -> Iterator[None]:
     """Run the block in a session that can call the classes of Hive, if a declaration names a class.
 
-    A session that is shared with its user is restored.
+    A session that is shared with its user is restored after the block.
 
     Raises:
         InvalidOperationError: a server of Spark Connect has no support for Hive.

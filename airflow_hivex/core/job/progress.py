@@ -1,4 +1,4 @@
-"""The progress of a job, from Spark's counts in the process of the driver, or from its reports to Spark Connect.
+"""The progress of a job, from Spark's counts in the driver process, or from the reports of a Spark Connect server.
 
 A driver on a cluster sends the progress to the client as lines of JSON.
 """
@@ -19,9 +19,9 @@ from airflow_hivex.core.model.progress import Progress
 
 
 class DriverProgress:
-    """The counts of a job whose driver is this process, from the store of Spark's pages.
+    """The counts of a job whose driver is this process, from the store of Spark's web UI.
 
-    The store exists even without the pages. One call takes some milliseconds.
+    The store exists even if the web UI is disabled. One call takes some milliseconds.
     """
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
@@ -82,8 +82,8 @@ class DriverProgress:
 class ConnectProgress:
     """The counts of a job on a Spark Connect server, as the server reports them to the thread that runs the job.
 
-    The server counts tasks and bytes, but not rows. A client's session runs several jobs, which differ by their
-    threads.
+    The server counts tasks and bytes, but not rows. One session of the client runs several jobs, each in its own
+    thread.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -103,7 +103,7 @@ class ConnectProgress:
             _counted.reset(token)
 
     def look(self) -> Progress | None:
-        """Return the last counts, or None before the first report. The first call requests the link."""
+        """Return the last counts, or None before the first report. The first call with counts requests the link."""
         with self._lock:
             found = list(self._operations.values())
         if not found:
@@ -155,7 +155,7 @@ def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done:
 
 
 def _link(spark: SparkSession) -> str | None:
-    """Return the address of the server's pages, or None if its configuration does not have their port."""
+    """Return the address of the server's web UI, or None if it is disabled, or its host or port is not configured."""
     conf: Any = spark.conf
     host, port = conf.get("spark.driver.host", None), conf.get("spark.ui.port", None)
     if conf.get("spark.ui.enabled", "true") != "true" or not host or not port or port == "0":

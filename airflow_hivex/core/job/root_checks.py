@@ -1,9 +1,9 @@
 """The check that all processes of a job see the roots in its plan: the driver, each executor, and each task.
 
-A folder on which no file system is mounted accepts files and loses them, and lists none. So a task that writes looks
-for the marker of the root before its first row. Spark's own readers cannot do so without losing pushed conditions.
-Therefore the executors are asked before a job, and new ones after it. The number of rows that tasks report as written
-is compared with the number in the files. Source: docs/reference/spark.md, "Roots".
+If the file system of a root is not mounted, its empty folder still accepts files, which are lost. So a task that writes
+looks for the marker of the root before its first row. Spark's own readers cannot do so without losing pushed
+conditions. Therefore the executors are asked before a job, and new executors after it. The number of rows that tasks
+report as written is compared with the number in the files. Source: docs/reference/spark.md, "Roots".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_hivex.core.job.root_markers import Marker
 from airflow_hivex.core.model.plans import PlannedRoot
 
 ROWS = "rows"
-"""The number of rows that tasks have written, among the values of an observation."""
+"""The name of the observed value with the number of rows that tasks have written."""
 
 _UNSEEN = re.compile(r"hivex_root_unseen\[(\d+)\|([^|\[\]]*)\|(missing|foreign)\]")
 _PROBLEMS = {"missing": "the marker {} is not there", "foreign": "the marker {} is that of another file system"}
@@ -44,7 +44,7 @@ _session: ContextVar[SparkSession | None] = ContextVar("hivex_root_session", def
 
 
 class _Executors:
-    """A dict from root to the addresses of the executors that see it, and the time of the last request to a server."""
+    """The executors that see a root, as a dict from root to addresses, and the time of the last request to a server."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], frozenset[str]] = {}
@@ -56,7 +56,7 @@ _asked: dict[str, _Executors] = {}
 
 @contextmanager
 def checked(spark: SparkSession, roots: Sequence[PlannedRoot]) -> Iterator[None]:
-    """Check the driver and the executors before and after the block. Writing tasks in the block check, too.
+    """Check that driver and executors see the roots, before and after the block. Tasks that write also check it.
 
     Raises:
         RootUnseenError: a process does not see one of the roots.
@@ -143,7 +143,7 @@ def refuse_incomplete(table: str, file: str, reason: str) -> NoReturn:
 
     Raises:
         RootUnseenError: an executor does not see a root.
-        WrittenRowsMissingError: always else.
+        WrittenRowsMissingError: in all other cases.
     """
     spark = _session.get()
     shown = ", ".join(ask_again(spark) if spark is not None else []) or "hosts of the cluster"
@@ -182,7 +182,7 @@ def _is_local(spark: SparkSession) -> bool:
 
 
 def _marker_text(root: PlannedRoot) -> Expression:
-    """Return Spark's expression for the text of a root's marker. It is NULL if the JVM of the task does not see it."""
+    """Return Spark's expression for the text of a root's marker, or NULL if the task's JVM does not see the marker."""
     # Spark's own parser needs this class, so each executor has it.
     reader = F.lit("org.antlr.v4.runtime.CharStreams"), F.lit("fromFileName")
     return F.try_reflect(*reader, F.lit(root.marker))

@@ -1,4 +1,4 @@
-"""The markers of the roots for tasks in Python. The module is pickled by value, and imports nothing."""
+"""The markers of the roots for tasks in Python, which get this module by value. It imports no module of the package."""
 
 from __future__ import annotations
 

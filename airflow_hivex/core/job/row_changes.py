@@ -98,7 +98,7 @@ def matched_rows(
     *,
     views: Sequence[str] = (),
 ) -> DataFrame:
-    """Return the rows for EXPLAIN: the events of a statement, or the matching rows of a MERGE. No job runs.
+    """Return the rows for EXPLAIN: the events of an UPDATE or DELETE, or the matching rows of a MERGE. No job runs.
 
     For temporary views see :func:`change_rows`.
     """
@@ -106,7 +106,7 @@ def matched_rows(
 
 
 class _Changing:
-    """The events of one statement. Its stored rows must stay until the events are written."""
+    """The events of one statement. The rows that it keeps in Spark must stay until the events are written."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 def broadcast_unless_large(source: DataFrame) -> DataFrame:
     """Return a MERGE's stored source. Unless it is large, it is marked for a broadcast, so the target needs no shuffle.
 
-    Spark's own limit is for tables of unknown size, but these rows are computed and counted.
+    Spark's own limit is lower, because it is for estimated sizes. These rows are computed and counted.
     """
     # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
     width = "length(CAST(struct(*) AS STRING))"
@@ -336,7 +336,9 @@ def _given_fields(rows: DataFrame) -> dict[str, str]:
 
 
 def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str, str]:
-    """Return a dict from lower-case name to source column. It has all target columns unless the rule fills them.
+    """Return a dict from lower-case name to Spark SQL for the source column.
+
+    Columns of the target may be missing only if the rule fills them.
 
     Raises:
         NoSuchColumnError: the source lacks a column of the target.
@@ -379,7 +381,7 @@ def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> 
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the events with their metadata columns. No shuffle or sort may follow, since ids rise in file order."""
+    """Return the events with their metadata columns. A later shuffle or sort would break the order of row ids."""
     is_delete = f"{_KIND} = {_DELETED}"
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
     write_id = layout.number_of_statement(write.write_id)
@@ -409,7 +411,7 @@ _WORD = 0xFFFFFFFF
 
 
 def spread(rows: DataFrame, number: str) -> DataFrame:
-    """Return rows distributed to tasks by a number from 0, given in Spark SQL. Spark still merges small tasks."""
+    """Return the rows, distributed to tasks by ``number``, Spark SQL for a number from 0. Small tasks may be merged."""
     tasks = int(str(rows.sparkSession.conf.get(_SHUFFLED)))
     keys = ", ".join(map(str, keys_of_tasks(tasks)))
     return rows.repartition(F.expr(f"array({keys})[{number} % {tasks}]"))

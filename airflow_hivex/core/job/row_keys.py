@@ -25,7 +25,7 @@ def runs(*columns: Any) -> Iterator[tuple[int, int]]:
 
 
 def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
-    """Yield the writer and the place of each run of rows, within which row ids rise.
+    """Yield the writer and the slice of each run of rows from one writer, after a check of their order.
 
     Raises:
         ValueError: the rows are not in the order of their keys, or do not come after ``after``.

@@ -56,7 +56,7 @@ class Deleted:
 
 
 def register(spark: SparkSession, scan: Scan) -> list[str]:
-    """Create the view of a scan's table, and return all new views.
+    """Create the temporary view of a scan's table, and return the names of all new views.
 
     The call lists the directories, and reads no data except delete deltas.
 
@@ -141,7 +141,7 @@ def _part(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the rows of a part, or of its existing ``paths``, or None if an external table has no such file."""
+    """Return the rows of a part below ``paths``, or None if no path of an external table exists."""
     rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
@@ -157,7 +157,7 @@ def _load(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the data below ``paths``, with the partition columns from these paths."""
+    """Return the rows below ``paths``, with partition columns from these paths, or None as :func:`_part` does."""
     if part.layout == HIVE:
         return _load_nested(spark, scan, part, deleted)
     keys = scan.partition_columns if part.values is None else ()
@@ -234,7 +234,7 @@ def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Delet
 
 
 def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequence[str]) -> None:
-    """Refuse a part that lacks files or has additional ones, and ``paths`` of an external table without files.
+    """Refuse a part with missing or additional files, and a path of an external table whose files a server misses.
 
     Raises:
         JobError: files are missing, or there are additional files.
@@ -256,7 +256,7 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequen
 
 
 def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
-    """Refuse folders of an external table in which this process sees files, and a server sees no files.
+    """Refuse folders of an external table in which this process sees files, but the server does not.
 
     Raises:
         RootUnseenError: a server sees no files in a folder that has files for this process.

@@ -1,8 +1,8 @@
 """Rows that several parts of a job read. They are computed once, and kept in memory or on the executors' disks.
 
-If an executor is lost, its rows are lost, too, and Spark computes them again, perhaps other rows or in another order.
-With a JVM in this process the job checks which executors have rows. Spark Connect does not report the executors, so its
-rows are a checkpoint: Spark forgets how to compute them, and fails if it needs lost rows.
+If an executor is lost, its rows are lost, too. Spark computes them again, perhaps other rows or in another order. With
+a JVM in this process the job checks which executors have rows. Spark Connect does not report the executors, so its rows
+are a checkpoint: Spark forgets how to compute them, and fails if it needs lost rows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
-    """Return the executors with stored rows, or an empty set if the driver does their work or does not know them."""
+    """Return the ids of executors with stored rows, or an empty set if the driver runs all tasks or cannot say it."""
     if is_connect(spark):
         return set()
     # Not imported at the top: a client of Spark Connect may not have it.

@@ -57,7 +57,7 @@ _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": p
 class StagedFile:
     """A file with rows: the values of its partition columns, as text, and the task that wrote it.
 
-    ``ending`` is the part of the file's name that is kept in every place.
+    ``ending`` is the end of the file's name that shows the compression, and that the published file keeps.
     """
 
     place: Place
@@ -69,7 +69,7 @@ class StagedFile:
 
 
 class Staging:
-    """The directory of one write, its ``place``. Its files are never visible to queries."""
+    """The hidden directory of one write, at ``place``. Its files are never visible to queries."""
 
     def __init__(self, write: Write, save: Save | None = None) -> None:
         """Prepare the directory. ``save`` runs Spark's writer; the files belong to the write when it returns."""
@@ -240,7 +240,7 @@ def _unholdable(format: str, columns: Sequence[str]) -> str:
 
 
 ROWS = "rows"
-"""The number of rows, among the aggregates of a fingerprint."""
+"""The name of the aggregate with the number of rows."""
 
 
 class Fingerprint:
@@ -253,11 +253,11 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """Return the aggregates to compute from all rows in files, or from parts of them, for a comparison."""
+        """Return the aggregates to compute from the rows in files, together or in parts, for :meth:`changed`."""
         return self._aggregates([column.in_files for column in self._columns])
 
     def observed(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows. This object is their fingerprint when they are written."""
+        """Return the same rows. When they are written, this object observes their fingerprint."""
         return rows.observe(self._observation, *self._aggregates([column.name for column in self._columns]))
 
     def _aggregates(self, names: Sequence[str]) -> list[Expression]:

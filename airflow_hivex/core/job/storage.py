@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?")
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _OCTAL = re.compile(r"\\([0-7]{3})")
-"""A space or another special character in the list of mounts."""
+"""The escape of a space or of another special character in the list of mounts."""
 _OWN_DISKS = (
     *("bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
     *("ramfs", "reiserfs", "rootfs", "tmpfs", "vfat", "xfs", "zfs"),
@@ -59,7 +59,7 @@ class Place:
         return info.size, info.mtime_ns
 
     def files(self) -> list[tuple[str, int]]:
-        """Return path and size of every file below this directory, at any depth. A missing directory has no files."""
+        """Return (path, size) of every file below this directory, at any depth. A missing directory has no files."""
         selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
         start = len(self.path.rstrip("/")) + 1
         return sorted(
@@ -126,14 +126,14 @@ class _Roots:
         self._opens[root.rstrip("/")] = cache(opens)
 
     def filesystem(self, location: str) -> Any:
-        """Return the file system of a place below one of the roots, or None."""
+        """Return the file system of a place below one of the roots, or None for any other place."""
         for root, opens in self._opens.items():
             if location == root or location.startswith(f"{root}/"):
                 return opens()
         return None
 
     def opened_in(self, text: str) -> dict[str, Any]:
-        """Return a dict from each root that a text names to its file system."""
+        """Return a dict from root to file system, for the roots that a text names."""
         return {root: opens() for root, opens in self._opens.items() if root in text}
 
 
@@ -149,7 +149,7 @@ def use_for(root: str, opens: Callable[[], Any]) -> None:
 
 
 def opened_in(text: str) -> dict[str, Any]:
-    """Return a dict from each root that a document names to pyarrow's file system with the keys of the cluster."""
+    """Return a dict from root to pyarrow's file system with the cluster's keys, for the roots that a document names."""
     return _roots.opened_in(text)
 
 

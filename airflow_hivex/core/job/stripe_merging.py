@@ -52,7 +52,7 @@ from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
 log = logging.getLogger(__name__)
 
 SMALL_STRIPE = 20_000
-"""The number of rows below which a stripe is small. Small stripes slow readers down; adjacent ones are merged."""
+"""The number of rows below which a stripe is small. Small stripes slow readers down, so adjacent ones are merged."""
 PIECE_BYTES = 16 << 20
 """The largest number of bytes in the stripes that a task merges into one."""
 FEW_ROWS = 100_000
@@ -72,7 +72,8 @@ class _UnfitError(Exception):
 def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging, made: NewDirectories) -> bool:
     """Write the files of a base or delta from files of the same row layout; return whether it was possible.
 
-    If it was not, files are left only in the staging directory. Spark runs only if many rows are rewritten.
+    If it was not possible, new files are left only in the staging directory. Spark runs only if many rows are
+    rewritten.
     """
     try:
         if not scan.parts:
@@ -188,7 +189,7 @@ class _LeftOut:
             self._row_ids.append(np.unique(row_ids[start:end]))
 
     def of(self, file: _File) -> Iterator[_Stripe]:
-        """Yield the stripes of a file."""
+        """Yield the stripes of a file with their deleted rows."""
         for number, (stripe, keys) in enumerate(zip(file.tail.stripes, file.keys, strict=True)):
             deleted = self._deleted(keys)
             is_touched = bool(deleted) or not self._sees_all(keys)
@@ -224,7 +225,7 @@ class _LeftOut:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Consecutive stripes of a bucket, from one file if they are copied."""
+    """Consecutive stripes of a bucket that are all copied, from one file, or all rewritten."""
 
     is_rewritten: bool
     stripes: list[_Stripe] = field(default_factory=list)
@@ -260,7 +261,7 @@ class _Part:
 
 
 def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
-    """Return the parts of a bucket: stripes that are copied, and rows that are rewritten."""
+    """Return the parts of a bucket, whose stripes are copied or rewritten."""
     stripes = [stripe for stripe in stripes if not stripe.is_gone]
     changed = [stripe.is_touched or stripe.is_small for stripe in stripes]
     if any(changed) and not _are_rewritable(list(compress(stripes, changed)), stripes[0], write):
@@ -280,7 +281,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Return whether stripes can be rewritten so that they can follow the first one in a file."""
+    """Return whether the stripes, once rewritten, can follow the stripe ``first`` in a file."""
     is_nested = write.layout == layout.HIVE
     # Other options need Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(

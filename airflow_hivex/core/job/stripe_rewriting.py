@@ -46,7 +46,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Stripes that become one file, in the order of their keys. Each is given by its file's URI and its number.
+    """Stripes that become one file, in the order of their keys, as (URI of the file, number of the stripe) pairs.
 
     ``deleted`` is a dict from writer to the ascending ids of deleted rows.
     """

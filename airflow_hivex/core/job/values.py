@@ -1,4 +1,4 @@
-"""Small INSERT ... VALUES without Spark: the directories and files are the same, and take milliseconds.
+"""Small INSERT ... VALUES without Spark. The directories and files are as Spark's, and are written in milliseconds.
 
 Source: docs/reference/spark.md, "Inserts".
 """
@@ -174,7 +174,7 @@ def _schema(write: Write) -> pa.Schema:
 def _partitions(
     write: Write, values: dict[str, list[Any]], count: int
 ) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
-    """Return a dict from partition to its rows, or None if the text of a key's value is not certain."""
+    """Return a dict from partition to the numbers of its rows, or None if the text of a key's value is not certain."""
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
         if not _has_one_text(column.parsed_type):
@@ -188,7 +188,7 @@ def _partitions(
 
 
 def _has_one_text(type: ColumnType) -> bool:
-    """Return whether a value of this type has the same text as a partition key with all settings of Spark."""
+    """Return whether a partition value of this type has the same text with all settings of Spark."""
     return isinstance(type, Primitive) and (type.family in _PARTITION_FAMILIES or type.name == "date")
 
 
@@ -263,7 +263,7 @@ _ARROW_TYPES = {
 
 
 def arrow_type_of(type: ColumnType) -> pa.DataType | None:
-    """Return pyarrow's type for a primitive type in files, or None for any other type or if pyarrow lacks it."""
+    """Return pyarrow's type for a primitive type in files, or None if the type is not primitive or pyarrow lacks it."""
     if not isinstance(type, Primitive):
         return None
     return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)

@@ -1,6 +1,6 @@
 """Queries over the temporary views of a job: their rows, their plans, and lists of VALUES.
 
-The reader replaces each table that it finds in a text by a view. If Spark finds another relation, such as a table of
+The parser replaces each table that it finds in a text by a view. If Spark finds another relation, such as a table of
 the session's own catalog, the query is refused before it runs, because it would have neither a snapshot nor a lock. The
 JVM returns the relations that a plan reads; with Spark Connect only the settings of ``configuration`` protect against
 it.
@@ -38,14 +38,14 @@ from airflow_hivex.core.model.plans import JobResult, PlannedValues, Write
 _OF_THE_TEXT = frozenset(
     ("OneRowRelation", "LocalRelation", "ResolvedInlineTable", "Range", "CTERelationRef", "UnionLoopRef")
 )
-"""Leaves of a plan whose rows are in the text itself, or that refer to another part of the plan.
+"""The leaves of a plan whose rows are in the text itself, or that refer to another part of the plan.
 
 A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_timestamp()``, which Spark evaluates later.
 """
 
 
 def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Sequence[str]) -> DataFrame:
-    """Return the rows of a query that reads only some temporary views.
+    """Return the rows of a query, which may read only the temporary views ``views``.
 
     Raises:
         InvalidOperationError: Spark would read another relation.
@@ -105,8 +105,8 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
 
     If ``max_rows`` is 0, no job runs, and only the columns are returned. Columns of intervals of months, and of
-    VARIANT, are returned as texts, since Python has no such values. If several fields of a struct have one name, their
-    values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
+    VARIANT, are returned as texts, since Python has no such values. If several fields of a struct have the same name,
+    their values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
     """
     columns = tuple(Column(field.name, type_text(field.dataType)) for field in rows.schema.fields)
     if max_rows == 0:
@@ -178,7 +178,7 @@ def _for_arrow(type: DataType) -> DataType:
 
 
 def type_text(type: DataType) -> str:
-    """Return the text of a type as in tables: names of fields are in quotes if they need them."""
+    """Return the text of a type as tables have it, with quotes around the names of fields that need them."""
     match type:
         case StructType():
             return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in type.fields)}>"
@@ -197,7 +197,7 @@ _NULL, _TEXT, _STRING = "void", "constant text", "string"
 def spread(
     spark: SparkSession, values: PlannedValues, write: Write, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> tuple[DataFrame, Write, tuple[int, ...]]:
-    """Return the rows of VALUES with one column for each type of value, their write, and the columns' targets.
+    """Return the rows of VALUES with one column per type of values, the write of these rows, and the columns' targets.
 
     Spark uses one type for each column of VALUES. Therefore a bigint loses digits next to a double, the text of an
     integer gets a point next to a decimal, and a date becomes a time. So a column with values of several types becomes
@@ -285,7 +285,8 @@ def _exact(name: str) -> Primitive | None:
 def _keeps_all(target: object, numbers: Sequence[Primitive]) -> bool:
     """Return whether the common type of exact numbers can store each of them, and does not change the stored value.
 
-    It does not for a float target, for which Spark rounds decimals differently, nor for a text, which shows the scale.
+    The result is False for a float target, because Spark rounds decimals differently, and for a text, because it shows
+    the scale.
     """
     if not numbers or not isinstance(target, Primitive) or (target.family not in _EXACT and target.name != "double"):
         return False

@@ -87,7 +87,7 @@ def _with_size(chunk: bytes, codec: str, size: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes) -> int:
-    """Return the decompressed size of a block of Snappy, which the block begins with."""
+    """Return the decompressed size of a Snappy block, which is at the beginning of the block."""
     size = 0
     for at, byte in enumerate(chunk[:5]):
         size |= (byte & 0x7F) << 7 * at

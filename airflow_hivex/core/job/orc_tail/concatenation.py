@@ -28,7 +28,7 @@ class Concatenated:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Consecutive stripes of a file, the first at byte ``start``, and the tail of a file with only these stripes."""
+    """Consecutive stripes of a file from byte ``start``, and the tail that a file of only these stripes would have."""
 
     file: Place
     tail: Tail
@@ -69,7 +69,7 @@ def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
     Args:
         target: the new file, which must not be a source of stripes.
         slices: one or more slices, of files with equal types and compression. Some files may lack the attributes of
-            types, which have Spark's names of types.
+            types, in which Spark stores its own names of types.
 
     Raises:
         JobError: two slices differ, and no file is written; or a file was changed meanwhile, and the target is deleted.
@@ -84,7 +84,7 @@ def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
 
 
 def _refuse_differences(sources: Sequence[Place], tails: Sequence[Tail]) -> None:
-    """Refuse files with differences that the joined file cannot show."""
+    """Refuse files with differences that one joined file cannot have."""
     attributed = _first_with_attributes(tails)
     noted = attributes(tails[attributed].types)
     for source, tail in zip(sources, tails, strict=True):

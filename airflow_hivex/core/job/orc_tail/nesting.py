@@ -74,9 +74,10 @@ def _refuse_other_forms(file: Place, tail: Tail) -> None:
 
 
 def _refuse_mixtures(file: Place, tail: Tail) -> None:
-    """Refuse rows in files with delete events, since readers expect no values, not even NULL, below a null ``row``.
+    """Refuse a file that has both rows and delete events.
 
-    If all rows are null, readers skip the fields of ``row``, and values of the fields do no harm.
+    If ``row`` is null, readers expect that its fields have no values, not even NULL. If ``row`` is null in the whole
+    file, readers skip its fields, and values of the fields do no harm.
     """
     if tail.statistics:
         present = tail.statistics[ROW].number(VALUES)
@@ -120,7 +121,7 @@ def _key_index(file: Place, tail: Tail) -> bytes:
 
 
 def _counts(file: Place, tail: Tail) -> bytes:
-    """Return the encoded numbers of inserts, updates and deletes for the tail."""
+    """Return the numbers of inserts, updates and deletes, encoded for the tail."""
     counts = [0] * len(_OPERATIONS)
     known = integer_range(tail.statistics[_OPERATION]) if tail.statistics else None
     if known is not None and known.minimum == known.maximum and known.minimum in _OPERATIONS:
@@ -136,7 +137,7 @@ def _counts(file: Place, tail: Tail) -> bytes:
 
 
 def _values(file: Place, tail: Tail, stripe: int, columns: Sequence[int]) -> list[Any]:
-    """Return the values of columns below the root in one stripe."""
+    """Return the values of top-level columns in one stripe."""
     from pyarrow import orc
 
     chosen = [names(tail.types[0])[column - 1] for column in columns]

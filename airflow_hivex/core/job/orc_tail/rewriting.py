@@ -1,4 +1,4 @@
-"""The rewriting of stripes of full ACID files by pyarrow: the conditions for it, and the tail of the new file.
+"""The conditions under which pyarrow can rewrite stripes of full ACID files, and the tail of the new file.
 
 Source: Apache ORC's C++ reader and writer as pyarrow uses them.
 """
@@ -38,7 +38,7 @@ _LAST_MOMENT_MS = (1 << 63) // 1_000_000 - _DAY_MS
 
 
 class Keys(NamedTuple):
-    """The ranges of the parts of row keys in a stripe; ``written_by`` is the range of the write ids after the keys."""
+    """The ranges of the three parts of row keys in a stripe; ``written_by`` is the range of the current write ids."""
 
     write_ids: Range
     buckets: Range
@@ -57,10 +57,10 @@ class Keys(NamedTuple):
 
 
 def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
-    """Return the range of row keys in each stripe, from its statistics.
+    """Return the ranges of row keys in each stripe, from the stripe's statistics.
 
     Raises:
-        JobError: the statistics lack the range.
+        JobError: the statistics lack the ranges.
     """
     statistics = tail.stripe_statistics
     with as_job_error(file, "put together"):
@@ -70,7 +70,7 @@ def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
 
 
 def known_keys(columns: Sequence[Message]) -> Keys | None:
-    """Return the range of row keys in a stripe from the statistics of its columns, or None if they lack it."""
+    """Return the ranges of row keys in a stripe, or None if the statistics of its columns lack them."""
     wanted = (*KEY, WRITE_ID)
     ranges = [integer_range(columns[column]) for column in wanted if column < len(columns)]
     known = [found for found in ranges if found is not None]
@@ -87,7 +87,8 @@ def _keys(columns: Sequence[Message]) -> Keys:
 def is_rewritable(tail: Tail, stripes: Sequence[int], like: Tail, *, is_nested: bool) -> bool:
     """Return whether rewritten stripes can follow the stripes of ``like`` in a file, without a change for readers.
 
-    It cannot if the files differ in form or types, or have structs, lists, maps, or times before 1970 or after 2262.
+    The result is False if the files differ in form or types, have structs, lists or maps in rows, or have times before
+    1970 or after 2262.
     """
     types = tail.types
     noted, of_like = attributes(types), attributes(like.types)
@@ -118,10 +119,10 @@ def _is_in_range(statistics: Message) -> bool:
 
 
 def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice:
-    """Return a file that pyarrow has written as a slice with the types and the form of its ``sources``.
+    """Return the stripes of a file that pyarrow has written, with the types and the calendar of its ``sources``.
 
-    Its columns match the columns of the ``sources`` by position. If rows are structs, it has a placeholder; see
-    ``nest``.
+    The columns of the file match the columns of the ``sources`` by position. If rows are structs, the file has a
+    placeholder; see ``nest``.
 
     Raises:
         JobError: the file cannot be read, or has other columns.
@@ -137,6 +138,6 @@ def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice
 
 
 def _stored(type_: Message) -> tuple[int, list[int], tuple[int, int]]:
-    """Return the type in the form of stripes, which store all kinds of texts in the same way."""
+    """Return the type as stripes store it. They store all kinds of texts in the same way."""
     of = Kind.STRING if kind(type_) in _TEXTS else kind(type_)
     return of, children(type_), decimal_parameters(type_)

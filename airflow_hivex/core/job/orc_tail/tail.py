@@ -75,7 +75,7 @@ class Tail:
 
     @property
     def form(self) -> dict[str, object]:
-        """Return a dict from name to the attributes of the whole file that readers need for its stripes."""
+        """Return a dict from name to value of each attribute of the file that readers need for its stripes."""
         return {
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
@@ -86,7 +86,7 @@ class Tail:
 
     @property
     def writer_version(self) -> int:
-        """Return the version of the writer, by which readers know the faults of the writer."""
+        """Return the version of the writer, which shows readers the known faults of this writer."""
         return self.postscript.number(_PS_WRITER_VERSION)
 
     @property
@@ -124,7 +124,7 @@ class Tail:
 
     @property
     def user_metadata(self) -> dict[str, bytes]:
-        """Return the metadata of the writers, as a dict from key."""
+        """Return a dict from key to value of the metadata that writers have added."""
         items = self.footer.messages(_FOOTER_USER_METADATA)
         return {item.data(_ITEM_NAME).decode(): item.data(_ITEM_VALUE) for item in items}
 
@@ -148,7 +148,7 @@ class Tail:
         )
 
     def described_as(self, other: Tail) -> Tail:
-        """Return the tail with the types of another tail, and with the calendar of that tail."""
+        """Return this tail with the types and the calendar of another tail."""
         calendar = other.footer.numbers(_FOOTER_CALENDAR)
         return replace(self, footer=self.footer.replaced(_FOOTER_CALENDAR, calendar)).with_types(other.types)
 
@@ -171,8 +171,8 @@ class Tail:
     def followed_by(self, others: Sequence[Tail]) -> Tail:
         """Return the tail of a file whose own stripes are followed by the stripes of other files.
 
-        The statistics of the columns are the ones of this tail. The tail has no statistics of stripes if a file has
-        none.
+        The new tail has the statistics of columns of this tail. It has no statistics of stripes if they are missing in
+        one of the files.
         """
         tails = [self, *others]
         stripes: list[Message] = []
@@ -217,7 +217,7 @@ class Tail:
 
 
 def read_tail(file: Place) -> Tail:
-    """Read the tail of a file by one read of its end, or two reads for a long tail.
+    """Return the tail of a file, from one read of the file's end, or two reads if the tail is long.
 
     Raises:
         JobError: the file cannot be read, is truncated or encrypted, or is not an ORC file.
@@ -262,7 +262,7 @@ def _end(data: Any, size: int, length: int) -> bytes:
 
 @contextmanager
 def as_job_error(file: Place, doing: str = "read") -> Iterator[None]:
-    """Turn an error in a file's bytes into a JobError that names the file."""
+    """Turn an error of the block, which reads or writes a file, into a JobError that names the file."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""The types of an ORC file's columns for editing its tail, and the merge of statistics of several files.
+"""The types of columns in the tail of an ORC file, and the merge of the statistics of several files.
 
 Statistics that cannot be merged exactly are omitted. If they are missing, readers assume that any value may exist.
 Source: orc_proto.proto of Apache ORC and the ``merge`` methods of its ``ColumnStatisticsImpl``.
@@ -46,12 +46,12 @@ class Kind(enum.IntEnum):
 
 
 def kind(type_: Message) -> int:
-    """Return the number of a type."""
+    """Return ORC's number for a kind of type."""
     return type_.number(_TYPE_KIND)
 
 
 def children(type_: Message) -> list[int]:
-    """Return the numbers of the columns that a type consists of."""
+    """Return the column numbers of the direct children of a type."""
     return type_.numbers(_TYPE_SUBTYPES)
 
 
@@ -61,12 +61,12 @@ def names(type_: Message) -> list[str]:
 
 
 def decimal_parameters(type_: Message) -> tuple[int, int]:
-    """Return the precision and the scale of a decimal type; missing ones are 0."""
+    """Return the precision and the scale of a decimal type. A missing number is 0."""
     return type_.number(_TYPE_PRECISION), type_.number(_TYPE_SCALE)
 
 
 def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
-    """Return a struct with some names and columns, and with the attributes of ``like``."""
+    """Return a struct type with the attributes of ``like``; ``fields`` are (name, column number) pairs."""
     rest = like.without(_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES)
     own = Message().replaced(_TYPE_KIND, [Kind.STRUCT])
     if fields:
@@ -76,7 +76,7 @@ def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
 
 
 def described(types: Sequence[Message]) -> list[Message]:
-    """Return the types without attributes, in a form to compare. Writers pack and order the fields differently."""
+    """Return the types without attributes, in a form for comparisons. Writers encode equal types differently."""
     return [
         Message(
             tuple(
@@ -128,7 +128,7 @@ _MOST = 2**63 - 1
 
 
 def merge(statistics: Sequence[Message]) -> Message:
-    """Return the statistics of all rows together."""
+    """Return the merged statistics of one column, from its statistics in several files or stripes."""
     merged = Message().replaced(VALUES, [sum(part.number(VALUES) for part in statistics)])
     # A part without values does not restrict the merged statistics.
     parts = [part for part in statistics if part.number(VALUES)]
@@ -147,7 +147,7 @@ def _all_have(parts: Sequence[Message], number: int) -> bool:
 
 
 def _signed(parts: Sequence[Message], number: int, choose: Callable[[list[int]], int]) -> Message:
-    """Return one numeric field, computed from all parts, or no field if a part lacks it or it does not fit."""
+    """Return a message with one number, computed from all parts, or an empty one if a part lacks it or it overflows."""
     if not _all_have(parts, number):
         return Message()
     value = choose([signed(part.number(number)) for part in parts])
@@ -196,7 +196,7 @@ def _strings(parts: Sequence[Message]) -> Message:
 
 
 def _bound(parts: Sequence[Message], exact: int, cut: int, choose: Callable[[list[bytes]], bytes]) -> Message:
-    """Return the lowest or highest text of all parts, which is a value or, for a long value, a bound."""
+    """Return the lowest or highest text of all parts: an exact value, or a bound if a long value was shortened."""
     if not all(part.has(exact) or part.has(cut) for part in parts):
         return Message()
     chosen = choose([part.data(exact) if part.has(exact) else part.data(cut) for part in parts])
@@ -231,7 +231,7 @@ def _moment(
     default: int,
     choose: Callable[[list[tuple[int, int]]], tuple[int, int]],
 ) -> Message:
-    """Return the lowest or highest time. Nanoseconds below the millisecond are stored plus one, or not at all."""
+    """Return the lowest or highest time. Nanoseconds within the millisecond are stored plus one, or not at all."""
     if not _all_have(parts, milliseconds):
         return Message()
     moment, nano = choose([(signed(part.number(milliseconds)), part.number(nanos, default + 1) - 1) for part in parts])

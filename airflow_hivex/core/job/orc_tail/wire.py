@@ -15,7 +15,7 @@ _WIDEST_VARINT = 70
 
 
 class Field(NamedTuple):
-    """One field: a number for a VARINT, its bytes for all other wire types."""
+    """One field, whose value is a number for a VARINT, and bytes for all other wire types."""
 
     number: int
     wire_type: int
@@ -69,12 +69,12 @@ class Message:
         return bytes(out)
 
     def number(self, number: int, default: int = 0) -> int:
-        """Return the value of the last occurrence of a VARINT field."""
+        """Return the value of the last occurrence of a VARINT field, or ``default`` if the field is missing."""
         found = self._last(number)
         return found if isinstance(found, int) else default
 
     def data(self, number: int) -> bytes:
-        """Return the value of the last occurrence of any other field, or an empty value if the field is missing."""
+        """Return the bytes of the last occurrence of a field of another wire type, or empty bytes if it is missing."""
         found = self._last(number)
         return found if isinstance(found, bytes) else b""
 
@@ -113,7 +113,7 @@ class Message:
         return Message(tuple(field for field in self.fields if field.number not in numbers))
 
     def replaced(self, number: int, values: Iterable[int | bytes | Message]) -> Message:
-        """Return the message with other values of a field, at the place of its first value or at the end."""
+        """Return the message with new values of a field, in the place of its first old value or at the end."""
         new = tuple(_field(number, value) for value in values)
         places = [at for at, field in enumerate(self.fields) if field.number == number]
         at = places[0] if places else len(self.fields)
@@ -141,7 +141,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Return the encoding of a number from 0 with at most 64 bits."""
+    """Return a non-negative number of at most 64 bits, encoded as a VARINT."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
