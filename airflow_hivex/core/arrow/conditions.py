@@ -69,7 +69,7 @@ class Condition:
         self.expression: pc.Expression = self._expression(self._predicate)
 
     def can_hold(self, ranges: Mapping[str, Range]) -> bool:
-        """Return whether a row may fulfil the condition; ``ranges`` is a dict from lower-case name of a column."""
+        """Return whether a row may fulfil the condition; ``ranges`` is a dict from lower-case column name to range."""
         return _can_hold(self._predicate, ranges)
 
     def _bound(self, predicate: Predicate) -> Predicate:

@@ -52,7 +52,7 @@ class Reading(Protocol):
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
     ) -> Mapping[str, pa.Array]:
-        """Return a dict from name in the table to column, for columns that the file has and some metadata columns."""
+        """Return a dict from name in the table to values, for columns that the file has and for ``metadata``."""
 
 
 @contextmanager
@@ -85,7 +85,7 @@ class OrcReading:
         self._is_nested = is_nested
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes of a file that may satisfy a condition by their statistics."""
+        """Return the stripes of a file whose statistics do not exclude a condition."""
         with readable(file):
             tail = read_tail(file)
         keys_of = _keys_of(tail) if keys else [None] * len(tail.stripes)
@@ -171,7 +171,7 @@ class ParquetReading:
         *,
         keys: bool,  # noqa: ARG002 - files of Parquet have no such keys
     ) -> list[Piece]:
-        """Return the row groups of a file that may satisfy a condition by their statistics."""
+        """Return the row groups of a file whose statistics do not exclude a condition."""
         from pyarrow import parquet
 
         with readable(file), file.open() as data:
@@ -337,7 +337,7 @@ _JULIAN_DAY_OF_EPOCH = 2_440_588
 
 
 def gregorian(days: Any) -> Any:
-    """Return days since 1970-01-01, an array or a number, converted from the mixed calendar."""
+    """Return days since 1970-01-01 converted from the mixed Julian and Gregorian calendar; ``days`` may be an array."""
     days = np.asarray(days, np.int64)
     # Richards's algorithm: year, month and day in the Julian calendar.
     e = 4 * (days + _JULIAN_DAY_OF_EPOCH + 1401) + 3

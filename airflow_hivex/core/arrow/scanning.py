@@ -74,7 +74,7 @@ class ArrowScan:
     ) -> None:
         """Prepare the scan.
 
-        ``values`` converts values as the session does; ``filter`` is a further condition of pyarrow.
+        ``values`` converts values as the session does; ``filter`` is a further condition, as an expression of pyarrow.
 
         Raises:
             NoSuchColumnError: the table has no column of a name.
@@ -263,7 +263,7 @@ class ArrowScan:
 
 
 def _readings(scan: Scan) -> dict[bool, Reading]:
-    """Return a dict from True, for files whose rows are structs, and False to the reader of a scan's files.
+    """Return a dict from whether the rows of files are structs to the reader of such files of the scan.
 
     Raises:
         InvalidOperationError: only Spark can read the format.
@@ -309,7 +309,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
 
 
 def _check_unchanged(file: _File, table: str) -> None:
-    """Refuse a file that has changed since its pieces were planned, since they may belong to two states of it.
+    """Refuse a file that has changed since its pieces were planned, because they may mix two states of the file.
 
     Raises:
         StorageError: the file has changed, or was deleted.
@@ -350,7 +350,7 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T],
 VALUES = 1_000_000
 """The approximate number of values in a share.
 
-Reading it takes some hundredths of a second, and opening a file much less.
+Reading a share takes some hundredths of a second, and opening a file much less.
 """
 
 

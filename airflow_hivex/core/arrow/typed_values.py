@@ -80,7 +80,7 @@ class TypedValues:
     """The conversion of texts and constants, as in the jobs of one session on one cluster."""
 
     def __init__(self, configuration: Mapping[str, str], table: str) -> None:
-        """Prepare the conversion; ``configuration`` belongs to the jobs, and ``table`` has the compared columns.
+        """Prepare the conversion; ``configuration`` is the configuration of the jobs, and ``table`` is for errors.
 
         Raises:
             InvalidOperationError: Python does not know the session's time zone.
@@ -118,7 +118,7 @@ class TypedValues:
         return found
 
     def constant(self, value: Any, column: Column) -> Any:
-        """Return the constant of a comparison with a column, in Python's type for it.
+        """Return the constant of a comparison with a column, in Python's type for this column.
 
         Raises:
             InvalidParametersError: only Spark can compare the constant with the column.
@@ -141,7 +141,9 @@ class TypedValues:
             )
 
     def constants(self, values: Sequence[Any], column: Column) -> tuple[Any, ...]:
-        """Return the constants of an IN, which Spark casts to a common type with the column.
+        """Return the constants of an IN condition, in Python's type for the column.
+
+        Spark would cast the constants and the column to a common type.
 
         Raises:
             InvalidParametersError: only Spark can compare one of the constants with the column.
@@ -238,7 +240,7 @@ class TypedValues:
         return (value.replace(tzinfo=self._zone) if value.tzinfo is None else value).astimezone(UTC)
 
     def _is_plain(self, local: datetime) -> bool:
-        """Return whether the local times near this one have the same order as their instants in the session's zone."""
+        """Return whether local times around ``local`` have the same order as their instants in the session's zone."""
         near = (local + timedelta(days=days) for days in (-1, 0, 1))
         return len({each.replace(tzinfo=self._zone).utcoffset() for each in near}) == 1
 
@@ -294,9 +296,10 @@ def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
 
 
 def _on_scale(value: Fraction, scale: int, bound: int) -> Decimal | None:
-    """Return a number that compares with each number of a scale as ``value`` does, or None.
+    """Return a decimal that compares with all decimals of a scale as ``value`` does, or None.
 
-    This is the value itself or a number between two of the scale. It is None if pyarrow has too few digits.
+    The result is the value itself, or a decimal between two neighbours of this scale. It is None if pyarrow has too few
+    digits.
     """
     half = Fraction(1, 2)
     units = min(max(value * 10**scale, -bound - half), bound + half)

@@ -94,7 +94,7 @@ Deleted = Mapping[Writer, Any]
 
 
 class DeletedRows:
-    """The deleted rows of a scan. A delete delta lies in the folder of the rows that it deletes."""
+    """The deleted rows of a scan. A delete delta lies in the folder of the partition whose rows it deletes."""
 
     def __init__(self, scan: Scan) -> None:
         """Read the delete deltas.

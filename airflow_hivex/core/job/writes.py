@@ -34,10 +34,10 @@ _BUCKET_NUMBER = "__bucket_number"
 def write_rows(
     rows: DataFrame, write: Write, save: Save | None = None, places: Sequence[int] | None = None
 ) -> tuple[WrittenDirectory, ...]:
-    """Write rows; return the new directories, one for each partition that has got rows.
+    """Write rows; return the new directories, one for each partition that gets rows.
 
-    An overwrite of a whole table or of one named partition writes a base even without rows. If several columns have one
-    target, ``places`` has the position of each column's target among the given columns.
+    An overwrite of a whole table or of one named partition writes a base even without rows. If several columns have the
+    same target, ``places`` has the position of each column's target among the given columns.
 
     Raises:
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
@@ -79,7 +79,7 @@ def write_rows(
 
 
 def _complete(rows: DataFrame, write: Write) -> DataFrame:
-    """Return all columns of the table, NULL if the INSERT does not give them, then the texts of the partition."""
+    """Return the rows with all columns of the table, NULL if the INSERT lacks them, then the texts of the partition."""
     there = {name.lower() for name in rows.columns}
     columns = [
         F.col(quoted(column.name)) if column.name.lower() in there else nothing(column) for column in write.columns
@@ -95,12 +95,12 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def partition_text(column: Column) -> Expression:
-    """Return a partition column as text for the name of its directory, with the name of the column."""
+    """Return a partition column as the text in its directory's name, under the name of the column."""
     return F.expr(f"{_partition_text(column)} AS {quoted(column.name)}")
 
 
 def new_partition_text(column: Column, write: Write) -> str:
-    """Return Spark SQL for a partition value's text in a written row, which fails if no directory can have the text."""
+    """Return Spark SQL for a new row's partition text. It raises an error if a directory cannot have the text."""
     text, declared = _partition_text(column), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
         name, refused = quoted(column.name), constraints.no_partition_value(column, write)
@@ -122,7 +122,7 @@ def _partition_text(column: Column) -> str:
 
 
 def _folder_bytes(name: str) -> str:
-    """Return Spark SQL for the bytes of a value in a folder's name, where some characters take three bytes."""
+    """Return Spark SQL for the number of bytes of a value in a folder's name, with escapes of three bytes."""
     escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
     return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 
@@ -153,7 +153,7 @@ def sort_order(write: Write) -> list[Expression]:
 
 
 def bucket_number(write: Write) -> Expression:
-    """Return the bucket of a row of a bucketed table, by its bucketing columns."""
+    """Return a Spark column with the number of each row's bucket, from the bucketing columns of the table."""
     types = layout.bucket_types(write)
     names = [quoted(name) for name in write.bucket_columns]
     in_sql = bucketing.bucket_number_sql(names, types, write.num_buckets)
@@ -225,7 +225,7 @@ def write_inserts(
     *,
     views: Sequence[str] = (),
 ) -> tuple[tuple[WrittenDirectory, ...], ...]:
-    """Write the rows of each INSERT as :func:`write_rows` does; return the directories of each.
+    """Write the rows of each INSERT as :func:`write_rows` does; return the new directories of each INSERT.
 
     New temporary views are added to ``made``, for the caller to drop. The queries may read ``views``, too.
 

@@ -1,4 +1,4 @@
-"""The operation of a Spark Connect server that writes the rows of a statement, for this or an earlier process.
+"""The operation of a Spark Connect server that writes the rows of a statement, begun by this or an earlier process.
 
 The server keeps an operation for minutes after the end of its client (spark.connect.execute.manager.detachedTimeout). A
 later client attaches to the operation by its id, and reads all responses from the first one. Therefore, unlike in
@@ -34,10 +34,10 @@ class ConnectOperation:
         self._write = write
         self._observed: dict[str, object] = {}
         self.refused: HivexError | None = None
-        """The error by which this process has lost the write, or None."""
+        """The error that ended the write in this process, such as after another process took it over, or None."""
 
     def save(self, writer: DataFrameWriter, uri: str) -> Mapping[str, object]:
-        """Run a writer, or wait for an earlier operation of it; then claim the written files for this process.
+        """Run a writer, or wait for the operation of an earlier process; then claim the written files for this process.
 
         Returns the observed metrics of the rows.
 

@@ -39,7 +39,7 @@ _LINES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A started server. ``began``, the start time of its process, excludes a later process with the same id."""
+    """A started server. ``began`` is the start time of its process, by which a later process with its id differs."""
 
     port: int
     pid: int
@@ -71,8 +71,7 @@ def folder_of(port: int, *, make: bool = False) -> Path:
     """Return the folder of the server on a port, below ``XDG_STATE_HOME``.
 
     Raises:
-        SparkServerError: other users can write to the folder, by which they could make clients of this user run their
-            code.
+        SparkServerError: other users can write to the folder, and so could make clients of this user run their code.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "hivex" / f"spark-{port}"
@@ -97,7 +96,7 @@ def log_file(port: int) -> Path:
 
 
 def known_server(port: int) -> Server | None:
-    """Return the running server on a port that this user has started, or None.
+    """Return the server that this user has started on a port, or None if no such server runs.
 
     Raises:
         SparkServerError: see :func:`folder_of`.
@@ -111,7 +110,7 @@ def known_server(port: int) -> Server | None:
 
 
 def with_token(url: str) -> str:
-    """Return the URL of a job tracker, with the token if this user has started the server on this machine."""
+    """Return the URL of a job tracker. It has the token if this user has started the server on this machine."""
     where = urlsplit(url)
     if where.hostname not in _HOSTS or ";token=" in url or os.environ.get(TOKEN_VARIABLE):
         return url

@@ -26,7 +26,7 @@ _INTERRUPTS = 3
 
 
 class ConnectWatch:
-    """A watch over the server of a session while a job runs, which closes the connection to a silent server."""
+    """A watch over the server of a session while a job runs. It closes the connection if the server stays silent."""
 
     def __init__(self, session: SparkSession, silence_s: float) -> None:
         """Create the watch; ``silence_s`` is the longest time without an answer from the server."""

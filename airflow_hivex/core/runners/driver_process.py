@@ -2,8 +2,8 @@
 
 The driver runs on this machine, in a process of its own (client mode); its executors run on the cluster. This process
 sends the files of this package, and the plans as messages, to the driver. The driver runs all jobs of this process with
-the same configuration, and ends a minute after the last one. It moves files to their places, so this machine must have
-the file system of the cluster under the same URI.
+the same configuration, and ends a minute after the last job. The driver moves files to their places, so this machine
+must have the file system of the cluster under the same URI.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CLOSED = _End(SparkProcessError, "this process has ended the driver of its jobs
 
 
 class DriverProcess:
-    """One spark-submit in client mode. The constructor starts it, and it ends at the latest with this process."""
+    """One driver, a process of spark-submit in client mode. It ends with this process, or before."""
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
         """Start the driver; ``cluster`` is the name of the cluster in errors.
@@ -129,7 +129,7 @@ class DriverProcess:
             return True
 
     def release(self) -> None:
-        """Release the driver after a job. Because it holds executors, it ends after some time without jobs."""
+        """Release the driver after a job. The driver holds executors, so it ends after some time without jobs."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._end is None:
@@ -152,7 +152,7 @@ class DriverProcess:
         self._raise_end(cluster)
 
     def run(self, tag: str, plan: str, session: str, cluster: str) -> str:
-        """Run a plan in the session of a key, and return the document of its result.
+        """Run a plan in the driver's session with the key ``session``, and return the document of its result.
 
         Raises:
             ClusterUnreachableError: the cluster is lost, and the driver was ended.
@@ -485,7 +485,7 @@ class _Interrupt:
 
 
 def _key(conf: Iterable[tuple[str, str]]) -> str:
-    """Return a hash as the key of a configuration, which may have secrets."""
+    """Return the hash of a configuration as its key, because the configuration may have secrets."""
     return hashlib.sha256(json.dumps(sorted(conf)).encode()).hexdigest()
 
 

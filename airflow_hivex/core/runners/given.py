@@ -42,8 +42,8 @@ class GivenRunner:
     def __init__(self, spark: SparkSession, views: Sequence[str] = (), kept: Kept | None = None) -> None:
         """Create the runner.
 
-        ``views`` are temporary views of the session that plans may read. ``kept`` are DataFrames with rows that Spark
-        keeps.
+        ``views`` are temporary views of the session that plans may read. ``kept`` has the DataFrames whose rows are
+        computed once; a result is refused if such rows were lost.
         """
         self._spark = spark
         self._views = tuple(views)
@@ -100,8 +100,8 @@ class GivenRunner:
 def check_session(spark: SparkSession) -> None:
     """Refuse a session of Spark Connect, and a stopped session.
 
-    A server of Spark Connect resolves the views of a query when the rows are computed. The views of a plan do not exist
-    then.
+    A server of Spark Connect resolves the views of a query when the rows are computed. At that time the views of the
+    plan do not exist any more.
 
     Raises:
         InvalidOperationError: the session is one of Spark Connect, or is stopped.
@@ -162,7 +162,7 @@ def columns_of(rows: DataFrame) -> tuple[Column, ...]:
 def temporary_view(rows: DataFrame, columns: Sequence[str]) -> Iterator[str]:
     """Yield the name of a temporary view of ``rows``, which exists during the block.
 
-    ``columns`` are expressions of its columns in Spark SQL.
+    ``columns`` has Spark SQL for each column of the view.
     """
     view = f"hivex_frame_{uuid.uuid4().hex}"
     rows.selectExpr(*columns).createTempView(view)
@@ -197,6 +197,7 @@ def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:
 
     Raises:
         InvalidParametersError: the DataFrames have different sessions.
+        InvalidOperationError: see :func:`check_session`.
     """
     sessions = [session_of(rows) for rows in frames]
     for session in sessions:
@@ -217,9 +218,9 @@ def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
 def frame_views(
     spark: SparkSession, frames: Sequence[DataFrame], kept_ones: Sequence[bool]
 ) -> Iterator[tuple[list[str], GivenRunner]]:
-    """Create views of DataFrames for the block; yield their names, and a runner of jobs that read them.
+    """Create views of DataFrames for the block; yield the names of the views, and a runner of jobs that read them.
 
-    ``kept_ones`` has True for each DataFrame whose rows are computed now, and only once for all readers.
+    ``kept_ones`` has True for each DataFrame whose rows are computed now, once for all readers.
     """
     views: list[str] = []
     with Kept(spark) as kept:

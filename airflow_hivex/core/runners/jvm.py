@@ -75,7 +75,7 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 
 def _keep_classes() -> None:
-    """Store in py4j the classes that pyspark looks up by their short names, or by one part of the name after the other.
+    """Store in py4j the classes that pyspark looks up by their short names, or part by part of the full name.
 
     Otherwise the JVM searches all of its jars each time, which takes a millisecond for each use of a column, and a
     twentieth of a second for each exception.
@@ -115,7 +115,7 @@ def end_as_error(cluster: str) -> SparkProcessError:
 
 
 def forget() -> None:
-    """Forget an ended Java process, so that the next start begins a new one."""
+    """Forget a Java process that has ended, so that the next start begins a new process."""
     with SparkContext._lock:
         gateway: Any = SparkContext._gateway
         SparkContext._gateway = None
@@ -149,5 +149,5 @@ def _quiet_py4j() -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return whether a record of the root logger is not from py4j, which logs each error that it also raises."""
+    """Return whether a record of the root logger is not from py4j. py4j logs each error that it also raises."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname

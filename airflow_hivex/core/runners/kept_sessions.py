@@ -1,4 +1,4 @@
-"""The sessions of Spark that a runner keeps: one for each configuration, and for each set of session objects."""
+"""The sessions of Spark that a runner keeps: one for each pair of a configuration and a set of session objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_SESSIONS = 64
 
 
 def kept_session(sessions: dict[K, S], key: K, make: Callable[[], S]) -> S:
-    """Return the session of a key, or create it. The least recently used session is dropped, and its jobs continue."""
+    """Return the session of a key, which may be new. The least recently used session is dropped; its jobs continue."""
     session = sessions.pop(key, None)
     session = make() if session is None else session
     sessions[key] = session

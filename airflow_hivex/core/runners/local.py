@@ -147,7 +147,7 @@ _SPARK = _ProcessSpark()
 
 
 def _is_started_by_others() -> bool:
-    """Return whether other code of this process has started a Spark, which jobs must then share."""
+    """Return whether other code of this process has started Spark. Then jobs must share this Spark."""
     pyspark: Any = sys.modules.get("pyspark")
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 

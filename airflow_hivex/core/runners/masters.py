@@ -65,7 +65,7 @@ def check(master: str, cluster: str) -> None:
 
 
 def split_address(text: str, port: int) -> Address:
-    """Return the host and the port of a text; without a port it gets ``port``."""
+    """Return the host and the port in a text, or ``port`` if the text has no port."""
     host, separator, given = text.rpartition(":")
     if not separator or not given.isdigit():
         host, given = text, str(port)

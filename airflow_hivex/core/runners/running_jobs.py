@@ -58,8 +58,8 @@ _LOOK_INTERVAL_S = 1.0
 class RunningJob:
     """A job, with its session and its events.
 
-    ``look`` returns the progress of the job; another thread calls it. It is None before the job has progress to report.
-    ``interrupt`` stops the running Spark jobs; if it is None, the session stops them.
+    ``look`` returns the progress of the job; another thread calls it. ``look`` is None before the job has progress to
+    report. ``interrupt`` stops the running Spark jobs; if it is None, the session stops them.
     """
 
     session: SparkSession | None = None

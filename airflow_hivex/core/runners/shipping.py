@@ -1,8 +1,8 @@
 """The modules of the package that are sent to a cluster, where jobs import them.
 
 A job on a cluster has only the standard library, pyspark, pyarrow, numpy and these files. Their fingerprint shows
-whether a cluster has the files of this client. A contract of the linter ensures that they import no other module of the
-package.
+whether a cluster has the files of this client. A contract of the linter ensures that these files import no other module
+of the package.
 """
 
 from __future__ import annotations
