@@ -39,7 +39,10 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class BlockedRequest:
-    """The lock request that has waited longest: the names of its object, its owner, and the holder of the lock."""
+    """The lock request that has waited longest.
+
+    ``name`` is its object, ``by`` is its owner, and ``holder`` is the owner of the lock for which it waits.
+    """
 
     name: str
     by: str
@@ -54,7 +57,7 @@ class BlockedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts to judge. ``quotas`` are sentences about quotas, each with True if the quota is exceeded."""
+    """The facts to judge. Each of ``quotas`` says whether a quota is exceeded, with a sentence about the quota."""
 
     now: datetime
     open: int = 0

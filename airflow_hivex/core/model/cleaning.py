@@ -87,10 +87,10 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The transactions and write ids that a reader of a table may see; all write ids are at most ``highest``.
+    """The transactions and write ids that a reader of a table may see. No write id is above ``highest``.
 
-    For an earlier version ``later`` are the sorted write ids that were committed after it, and ``columns_txn_id`` is
-    the transaction that has changed its columns.
+    If the reader reads an earlier version, ``later`` are the sorted write ids that were committed after the version,
+    and ``columns_txn_id`` is the transaction that has changed the columns since.
     """
 
     valid_txns: ValidTxnList
@@ -101,19 +101,19 @@ class View:
 
 
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
-    """Return the directories of a table or partition that no reader with this view, or a later one, reads.
+    """Return the directories of a table or partition that no reader with this view or a later view reads.
 
-    A directory is not obsolete if its replacing directories are above ``highest``, or not visible to the view.
+    A directory is not obsolete if the directories that replace it are above ``highest``, or not visible to the view.
     """
     state = _state(names, view)
     return frozenset() if state is None else frozenset(state.obsolete)
 
 
 def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozenset[str]:
-    """Return the directories that have the rows of obsolete directories in the same view.
+    """Return the directories that replace the obsolete directories ``gone`` in the same view.
 
-    These are the base, and the deltas that span the obsolete directories ``gone``. They must exist when the obsolete
-    directories are deleted.
+    These are the base, and each delta whose write ids include those of an obsolete directory. They must exist when the
+    obsolete directories are deleted.
     """
     state = _state(names, view)
     if state is None or not gone:
@@ -146,7 +146,7 @@ def _is_of_later(name: str, view: View) -> bool:
 
 
 def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
-    """Return the list without the transactions above an id."""
+    """Return the transaction list without the transactions above the id ``highest``."""
     if highest >= valid_txns.high_watermark:
         return valid_txns
     return ValidTxnList.of(
@@ -157,7 +157,7 @@ def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
 
 
 def settled_below(write_ids: ValidWriteIdList) -> int:
-    """Return the highest write id such that all ids up to it are committed or aborted in a snapshot."""
+    """Return the highest write id up to which all write ids of a snapshot are committed or aborted."""
     return (
         write_ids.high_watermark
         if write_ids.min_open is None
@@ -174,7 +174,7 @@ class Aborted:
     compactions: frozenset[int]
 
     def leftover(self, name: str) -> AcidDirectory | None:
-        """Return the directory with the name if an aborted transaction has written it or to it, otherwise None."""
+        """Return the named directory if an aborted transaction has written the directory or a file in it, or None."""
         found = parse_directory(name)
         if found is None:
             return None
@@ -195,9 +195,9 @@ class Aborted:
 
 
 def staging_ids(name: str) -> tuple[int | None, int | None] | None:
-    """Return the first writer of a staging directory with this name, or None for another name.
+    """Return (write id, transaction of a compaction) from the name of a staging directory, or None for another name.
 
-    The first value is a write id, the second one the transaction of a compaction; the other value is None.
+    The name has only one of the two ids. The other value is None.
     """
     found = _STAGING.fullmatch(name)
     if found is None:
@@ -213,10 +213,10 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
 
 
 def is_without_owner(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Return whether an entry that is not registered has been written by a transaction that has ended.
+    """Return whether the transaction that has written an unregistered directory has ended.
 
-    Only the commit of its writer registers an entry, so this entry is never registered. A writer that was paused beyond
-    its time-out may have written the entry after its transaction was aborted and cleaned up.
+    Only the commit of the writer registers a directory, so this directory is never registered. A writer that was paused
+    beyond its time-out may have written the directory after its transaction was aborted and cleaned up.
     """
     staging = staging_ids(name)
     if staging is not None:

@@ -30,7 +30,7 @@ class JobTrackerKind(enum.Enum):
 
     @property
     def is_server(self) -> bool:
-        """Return whether a server runs the jobs, so that the process of a statement needs no Java and little memory."""
+        """Return whether a server runs the jobs. The process of a statement then needs little memory, and no Java."""
         return self is JobTrackerKind.CONNECT
 
 
@@ -109,7 +109,7 @@ class Cluster:
         return jobtracker_kind(self.jobtracker, self.name)
 
     def uri(self, location: str) -> str:
-        """Return the full URI of a location that is relative to the cluster's root, or lies inside it.
+        """Return the full URI of a location, which is relative to the cluster's root or a URI inside of the root.
 
         Raises:
             LocationOutsideClusterError: the location lies outside of the root.
@@ -121,7 +121,7 @@ class Cluster:
         return hide_in_uri(self.uri(location))
 
     def relative(self, location: str) -> str:
-        """Return the location below the cluster's root; the empty text is the root itself.
+        """Return the location relative to the cluster's root. An empty text stands for the root itself.
 
         Raises:
             LocationOutsideClusterError: the location lies outside of the root, or may leave it through ``..``.
@@ -236,6 +236,6 @@ def _split(uri: str) -> tuple[str, str, tuple[str, ...] | None] | None:
 
 
 def _names(path: str) -> tuple[str, ...] | None:
-    """Return the names along a path, or None if it has ``..``, since a link before it could lead anywhere."""
+    """Return the names along a path, or None if the path has ``..``. A link before ``..`` could lead anywhere."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return None if ".." in names else names

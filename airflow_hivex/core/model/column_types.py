@@ -51,9 +51,9 @@ class Kind:
     """The properties that all types of one name share.
 
     ``bits`` is the number of bits of a whole number, without the sign. ``defaults`` are the values of parameters that a
-    text need not have; None: the parameter must be given. ``in_tables``: CREATE TABLE accepts the type. ``in_files``:
-    ORC can store it. ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a
-    local time.
+    text may leave out; None stands for a parameter that must be given. ``in_tables``: CREATE TABLE accepts the type.
+    ``in_files``: ORC can store the type. ``in_hive``: Hive has the type. ``is_instant``: values are points of time, and
+    files of ORC store them as local times.
     """
 
     family: Family
@@ -183,7 +183,7 @@ class Union:
 
 
 ColumnType: TypeAlias = Primitive | Array | Map | Struct | Union
-"""A type of a column. Its text is the spelling of Hive, in lower case but for names."""
+"""A type of a column. ``str`` returns the spelling of Hive, in lower case except for names of fields."""
 
 
 def field_name(name: str) -> str:
@@ -423,7 +423,7 @@ def is_assignable(given: Primitive, target: Primitive) -> bool:
 
 
 def is_readable(target: ColumnType) -> bool:
-    """Return whether INSERT may read a constant text as a value of a type."""
+    """Return whether INSERT may convert a constant text to a value of a type."""
     return isinstance(target, Primitive) and target.family in (*_NUMBERS, Family.MOMENT, Family.BOOLEAN, Family.BINARY)
 
 
@@ -449,7 +449,7 @@ def is_widening(before: ColumnType, after: ColumnType) -> bool:
 
 
 def with_fields(before: ColumnType, other: ColumnType) -> ColumnType:
-    """Return a type with the additional fields of structs in another type, at any depth, each at the end."""
+    """Return the type ``before`` with the fields of structs that only ``other`` has, at any depth. They come last."""
     match before, other:
         case Struct(fields), Struct(others):
             by_name = {field.name.lower(): field.type for field in others}

@@ -112,7 +112,7 @@ NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
 class CompactionRequest:
     """A compaction of a table or partition to put into the queue.
 
-    ``partition`` is the partition's name, or None. ``pool`` None means the default pool. ``buckets`` and ``order_by``
+    ``partition`` is the partition's name, or None. A ``pool`` of None is the default pool. ``buckets`` and ``order_by``
     are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover now. If a compaction
     with the same high watermark waits for cleaning, the request does nothing.
     """
@@ -139,7 +139,7 @@ class CompactionRequest:
 class CompactionResponse:
     """The response to a request: its id, or :data:`REFUSED_ID` with the reason as ``message``.
 
-    ``in_the_way`` is the id of the compaction because of which the request was refused. After a wait, ``state`` is the
+    ``in_the_way`` is the id of the compaction that is the reason of the refusal. After a wait, ``state`` is the
     final state of the compaction, and ``message`` its error, if any.
     """
 
@@ -247,7 +247,7 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
 
 
 def to_milliseconds(time: datetime | None) -> int | None:
-    """Return a time in milliseconds since the epoch, as the database stores it, or None for None."""
+    """Return a time in milliseconds since the epoch, as the database stores it, or None if ``time`` is None."""
     return None if time is None else round(time.timestamp() * 1000)
 
 
@@ -256,7 +256,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _host_and_thread(id: str | None) -> tuple[str | None, str | None]:
-    """Return the parts of ``host-thread``; names of hosts may have hyphens, too."""
+    """Return (host, thread) from a text ``host-thread``. The name of the host may have hyphens, too."""
     if id is None:
         return None, None
     host, _, thread = id.rpartition("-")
@@ -269,7 +269,7 @@ def resource_name(database: str, table: str, partition: str | None) -> str:
 
 
 def pool_name(text: str | None) -> str | None:
-    """Return a pool as it is stored: None for the default pool, also if it is given by its name."""
+    """Return the name of a pool as it is stored, or None if the text is empty or names the default pool."""
     name = (text or "").strip()
     return None if not name or name.lower() == DEFAULT_POOL else name
 
@@ -285,7 +285,10 @@ def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict
 
 
 def table_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's properties for a compaction's job: ``tblprops.`` properties replace the table's own."""
+    """Return the table properties for a compaction's job.
+
+    A property ``tblprops.X`` of the table or the request replaces the property ``X`` of the table.
+    """
     own = {name: value for name, value in table.items() if not name.startswith(TABLE_PROPERTY_PREFIX)}
     return own | {
         name.removeprefix(TABLE_PROPERTY_PREFIX): value

@@ -33,7 +33,7 @@ _MS_PER_DAY = 24 * _MS_PER_HOUR
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds of the initiator. Times are milliseconds; ``abort_age_ms`` of None is off."""
+    """The thresholds of the initiator. Times are in milliseconds. If ``abort_age_ms`` is None, no age is too old."""
 
     delta_num: int
     delta_pct: float
@@ -79,13 +79,13 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
-    """The number of aborted transactions with writes to a table or partition, and the beginning of the oldest one."""
+    """The number of aborted transactions with writes to a table or partition, and the start of the oldest of them."""
 
     count: int
     oldest_ms: int
 
     def are_too_many(self, thresholds: Thresholds) -> bool:
-        """Return whether there are more than ``hive.compactor.abortedtxn.threshold``."""
+        """Return whether the number of aborted transactions is above ``hive.compactor.abortedtxn.threshold``."""
         return self.count > thresholds.abort_count
 
     def are_old(self, thresholds: Thresholds, now_ms: int) -> bool:
@@ -286,7 +286,7 @@ class DirectoryCounters:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryTotals:
-    """The sums over all registered directories, independent of readers: bounds of :class:`DirectoryCounters`.
+    """The totals of all registered directories. They are limits for the :class:`DirectoryCounters` of any reader.
 
     ``smallest_base_bytes`` is the size of the smallest base that is not empty, or 0. ``original_bytes`` is the size of
     all original files.
@@ -299,7 +299,7 @@ class DirectoryTotals:
     original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
-        """Return whether :func:`decide` may request a compaction. False is certain, True is not."""
+        """Return whether :func:`decide` may request a compaction. If not, the directories need not be read."""
         compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
@@ -310,14 +310,14 @@ class DirectoryTotals:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The type of a compaction, or None for no compaction, and the reason."""
+    """The type of a compaction (None for no compaction), and the reason."""
 
     type: CompactionType | None
     why: str
 
 
 def decide_by_aborts(aborts: Aborts | None, thresholds: Thresholds, now_ms: int) -> Decision | None:
-    """Return a decision from aborted transactions alone, without directories, or None."""
+    """Return the compaction that aborted transactions alone require, or None. Directories are not read."""
     if aborts is None:
         return None
     if aborts.are_too_many(thresholds):
@@ -332,7 +332,10 @@ def decide_by_aborts(aborts: Aborts | None, thresholds: Thresholds, now_ms: int)
 
 
 def decide(counters: DirectoryCounters, thresholds: Thresholds, *, is_minor_supported: bool = True) -> Decision:
-    """Compare the directories with the thresholds: rules 4 to 8 of "Thresholds" in docs/reference/compaction.md."""
+    """Return the compaction that the directories require.
+
+    Source: docs/reference/compaction.md, "Thresholds", rules 4 to 8.
+    """
     if not counters.has_no_base:
         if counters.base_bytes > 0:
             share = counters.delta_bytes / counters.base_bytes
@@ -353,7 +356,10 @@ def decide(counters: DirectoryCounters, thresholds: Thresholds, *, is_minor_supp
 
 
 def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thresholds: Thresholds) -> bool:
-    """Return whether a minor compaction can run. By queries it cannot compact a full ACID table with original files."""
+    """Return whether a minor compaction can run.
+
+    A query-based minor compaction cannot compact a full ACID table with original files.
+    """
     return not (thresholds.query_based and not table.is_insert_only and counters.has_originals)
 
 

@@ -8,11 +8,11 @@ from airflow_hivex.core.errors.secrets import is_secret_name
 from airflow_hivex.core.model.job_configuration import RELIED_ON, TIMESTAMP_TYPE
 
 HIVEVAR = "hivevar:"
-"""The prefix of the names of Hive's variables, which are replaced by their values in the texts of statements."""
+"""The prefix of the names of Hive's variables. Statements get the values of variables in place of their names."""
 HIVECONF = "hiveconf:"
 
 IGNORES_NONEXISTENT = "hive.exec.drop.ignorenonexistent"
-"""The parameter of Hive by which DROP ignores a table, view or function that does not exist."""
+"""The parameter of Hive that makes DROP ignore a missing table, view or function."""
 
 STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 """The parameter of Spark that decides which values a column accepts."""
@@ -49,7 +49,7 @@ def stored_name(name: str) -> str:
 
 
 def is_own_name(name: str) -> bool:
-    """Return whether a name is not a parameter of Hive or Spark: a script uses it as ``${hiveconf:name}``."""
+    """Return whether a name is a script's own name (``${hiveconf:name}``), and not a parameter of Hive or Spark."""
     return _OWN_NAME.fullmatch(name) is not None
 
 

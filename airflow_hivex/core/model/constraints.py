@@ -30,8 +30,8 @@ class KeyKind(enum.StrEnum):
 class Key:
     """A constraint that is not enforced (DISABLE NOVALIDATE): a key, or NOT NULL of one column.
 
-    A foreign key references the columns ``parent_columns`` of the table ``parent``, by its database and name.
-    ``rely`` says that queries may rely on it.
+    A foreign key references the columns ``parent_columns`` of a table. ``parent`` is the database and the name of this
+    table. ``rely`` says that queries may rely on the constraint.
     """
 
     kind: KeyKind
@@ -56,7 +56,7 @@ class Key:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the key of a property's value."""
+        """Return the key that the value of a table property stores."""
         found = json.loads(text)
         parent = found.get("parent")
         return cls(
@@ -82,9 +82,10 @@ def _listed(columns: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """``defaults`` is a dict from column, ``checks`` a dict from name, both to Spark SQL; ``not_null`` are columns.
+    """The constraints of a table.
 
-    ``keys`` is a dict from name to keys, which are stored and shown, but not enforced.
+    ``defaults`` is a dict from column to Spark SQL. ``not_null`` are columns. ``checks`` is a dict from name to Spark
+    SQL. ``keys`` is a dict from name to key; keys are stored and shown, but not enforced.
     """
 
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +127,7 @@ class Constraints:
         return found | {f"{KEYS}{name}": key.property for name, key in self.keys.items()}
 
     def with_others(self, other: Constraints) -> Constraints:
-        """Return these constraints with others added. An added constraint replaces one of the same column or name."""
+        """Return these constraints and the ``other`` ones, which replace constraints of the same column or name."""
         return Constraints(
             {**self.defaults, **other.defaults},
             tuple(dict.fromkeys((*self.not_null, *other.not_null))),
@@ -135,7 +136,7 @@ class Constraints:
         )
 
     def with_parents_in(self, database: str) -> Constraints:
-        """Return the constraints in which each parent of a foreign key has a database, by default ``database``."""
+        """Return the constraints. The parent table of each foreign key has a database, by default ``database``."""
         keys = {
             name: key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
             for name, key in self.keys.items()
@@ -143,16 +144,16 @@ class Constraints:
         return replace(self, keys=keys)
 
     def renamed(self, column: str, name: str) -> Constraints:
-        """Return the constraints with the new name of a renamed column, which no check names."""
+        """Return the constraints with the new name of a renamed column. No check may use the column."""
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}
         not_null = tuple(name if each == column else each for each in self.not_null)
         keys = {each: key.renamed(column, name) for each, key in self.keys.items()}
         return Constraints(defaults, not_null, self.checks, keys)
 
     def without_columns(self, columns: Iterable[str]) -> Constraints:
-        """Return the constraints without dropped columns, which no check names.
+        """Return the constraints without dropped columns. No check may use these columns.
 
-        A key is dropped with any of its columns.
+        A key is dropped if one of its columns is dropped.
         """
         gone = frozenset(columns)
         defaults = {each: text for each, text in self.defaults.items() if each not in gone}

@@ -64,10 +64,10 @@ class AcidDirectory:
 class DirectoryState:
     """The names of directories of a table or partition, as a snapshot sees them.
 
-    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. ``obsolete``
-    directories are covered by other directories, ``aborted`` ones have only aborted writes. ``partial`` are deltas that
-    also have write ids which the snapshot must not see, so their rows need a filter. With ``has_uncompacted_aborts`` a
-    delta has aborted write ids and others.
+    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. Other
+    directories replace the ``obsolete`` ones. ``aborted`` directories have only aborted writes. ``partial`` are deltas
+    in which the snapshot must not see all write ids, so their rows need a filter. ``has_uncompacted_aborts`` is true if
+    a delta has both aborted and other write ids.
     """
 
     base: str | None
@@ -80,7 +80,7 @@ class DirectoryState:
 
 
 class VisibleIds(Protocol):
-    """The questions that a transaction list or write id list answers."""
+    """The common methods of transaction lists and write id lists."""
 
     @property
     def high_watermark(self) -> int:
@@ -88,7 +88,7 @@ class VisibleIds(Protocol):
 
     @property
     def exceptions(self) -> tuple[int, ...]:
-        """Return the ids at or below the high watermark that are not seen."""
+        """Return the ids at or below the high watermark that are open or aborted."""
 
     def is_valid(self, id: int) -> bool:
         """Return whether the id is committed."""
@@ -114,7 +114,7 @@ def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
 def delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """Return the name of a directory of inserts. A writer passes a statement id, a compaction its transaction.
+    """Return the name of a delta directory. A writer passes a statement id, a compaction passes its transaction.
 
     Raises:
         InvalidObjectError: the write ids are in the wrong order, or the statement id is
@@ -126,7 +126,7 @@ def delta_name(
 def delete_delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """Return the name of a directory of deletes, for arguments as in :func:`delta_name`."""
+    """Return the name of a delete delta directory. The arguments are those of :func:`delta_name`."""
     return f"delete_delta_{_delta_suffix(min_write_id, max_write_id, statement_id, visibility_txn_id)}"
 
 
@@ -173,7 +173,7 @@ def parse_directory(name: str) -> AcidDirectory | None:
 
 
 def bucket_number(file_name: str) -> int:
-    """Return the bucket of a bucket file or an original file, or :data:`NO_BUCKET` for any other name."""
+    """Return the bucket in the name of a bucket file or original file, or :data:`NO_BUCKET` for any other name."""
     found = _BUCKET_FILE.fullmatch(file_name)
     return int(found[1] or found[2]) if found else NO_BUCKET
 
@@ -193,7 +193,7 @@ def directory_state(
     Args:
         names: the entries of the directory.
         valid_write_ids: the snapshot of the table, of a reader or a compactor.
-        valid_txns: the visible transactions, by which the results of compactions are visible or not.
+        valid_txns: the visible transactions. They decide whether the result of a compaction is visible.
         compacted_bases: names of bases without a visibility suffix whose ``_metadata_acid`` says
             that a compaction made them.
 

@@ -15,7 +15,7 @@ UNKNOWN_TYPE = "unknown"
 
 
 class UndecidedError(Exception):
-    """The result in Spark is not certain, since it depends on settings, or Spark may raise an error."""
+    """The result in Spark is not certain: it depends on settings, or Spark may raise an error."""
 
 
 class Typed(NamedTuple):
@@ -62,10 +62,10 @@ def columns_read(expression: Expression) -> Iterator[ColumnReference]:
 
 
 def column_value(column: ColumnReference, values: Mapping[str, Value], types: Mapping[str, ColumnType]) -> Typed:
-    """Return a column's value for a function, from values and types by lower-case name.
+    """Return the value of a column as functions get it. The keys of ``values`` and ``types`` are in lower case.
 
     Raises:
-        UndecidedError: the value or the type is not known, or functions see another form than the stored value.
+        UndecidedError: the value or the type is not known, or Spark's settings decide on the value (CHAR).
     """
     name = column.name.lower()
     if name not in values:
@@ -80,7 +80,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
 
 
 def computed_type(type: ColumnType) -> str:
-    """Return the name of the type that functions get: VARCHAR becomes a string."""
+    """Return the name of the type that functions get for a column. VARCHAR becomes a string."""
     if isinstance(type, Primitive) and not type.qualifier:
         if type.name == "varchar":
             return "string"

@@ -31,7 +31,7 @@ _LEAST = {
     "parquet.block.size": 1,
     "parquet.page.size": 1,
 }
-"""Properties that are whole numbers, each with its least value."""
+"""A dict from property to its smallest value. The values of these properties are whole numbers."""
 
 
 def is_file_property(name: str) -> bool:
@@ -42,7 +42,8 @@ def is_file_property(name: str) -> bool:
 def file_options(format: str, properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a writer of ``format``.
 
-    These are the data source's options, and the table's properties for the format, with names in lower case.
+    These are the options of the data source, and the properties of the table for the format. The names of the
+    properties are in lower case.
     """
     own = {name.lower(): value for name, value in properties.items() if name.lower().startswith(f"{format}.")}
     return own | dict(options)
@@ -118,7 +119,7 @@ TEXT_PROPERTIES = frozenset(
 """The properties of a SerDe, or of a table, for reading its text files."""
 
 CHARSETS = ("UTF-8", "US-ASCII", "ISO-8859-1")
-"""The supported encodings of files: a line end is one byte, and Spark decodes them."""
+"""The supported encodings of files. Their line ends are one byte, and Spark can decode them."""
 
 _SPARKS_CHARSETS = ("us-ascii", "iso-8859-1", "utf-8", "utf-16be", "utf-16le", "utf-16", "utf-32")
 _CHARSET_OPTIONS = ("encoding", "charset")

@@ -26,7 +26,7 @@ class FindingKind(enum.Enum):
     UNREGISTERED_COPY = "unregistered copy"
     """The directory is registered on another cluster, and not on this one."""
     SHARED = "shared folder"
-    """The folder equals or lies in a folder of another namespace."""
+    """The folder is a folder of another namespace, or lies in one."""
     UNKNOWN = "unknown"
     """The directory is not registered, and no process writes it."""
 
@@ -41,7 +41,7 @@ _ERRORS = frozenset({FindingKind.UNREACHABLE, FindingKind.MISSING, FindingKind.D
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One difference between the registered directories and the disk of a cluster, or a folder of two namespaces.
+    """A difference between the registered directories and the disk of a cluster, or a folder that two namespaces share.
 
     ``path`` is a full URI. ``table`` is None for a folder that belongs to no table. ``database`` is None for a finding
     about a whole cluster. ``files`` and ``size_bytes`` are the sizes on the disk. ``message`` explains the finding and

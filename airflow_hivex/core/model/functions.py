@@ -442,7 +442,7 @@ _NUMBERS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": 
 
 
 FUNCTIONS = {**_OF_TEXTS, **_OF_DATES, **_OF_NUMBERS}
-"""A dict from name to the least and the greatest number of arguments, and the function for arguments that are not NULL.
+"""A dict from name to the least and greatest number of arguments, and a function of arguments that are not NULL.
 
 With a NULL argument the result is NULL, except for the functions of ``_OF_NULLS``.
 """
@@ -470,7 +470,7 @@ SYNONYMS: dict[str, str] = {
     "smallint": "cast smallint",
     "tinyint": "cast tinyint",
 }
-"""The names of Spark's functions in this module."""
+"""A dict from the names of functions in Spark to their names in this module."""
 
 
 def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, ColumnType]) -> Typed:

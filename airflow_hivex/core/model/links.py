@@ -62,10 +62,10 @@ class LinkName(NamedTuple):
 class Link:
     """A link as stored in the catalog.
 
-    ``source`` is the table that it shows, under its present name, and ``source_id`` the table's id. A dynamic link
-    shows each partition with an id above ``after_partition_id``, and the partitions ``shown``, except the partitions
-    ``hidden``; a static link shows only the partitions ``shown``. If partitions were not read, ``shown`` and ``hidden``
-    are empty.
+    ``source`` is the current name of the table that the link shows, and ``source_id`` is the id of this table. A static
+    link shows only the partitions ``shown``. A dynamic link also shows each partition with an id above
+    ``after_partition_id``, except the partitions ``hidden``. If partitions were not read, ``shown`` and ``hidden`` are
+    empty.
     """
 
     id: int
@@ -117,7 +117,7 @@ _COMPARABLE = (Family.TEXT, Family.WHOLE)
 
 
 def _values(key: Column, texts: Iterable[str]) -> tuple[Value, ...] | None:
-    """Return the values of a key for a predicate, or None if a predicate cannot decide by one of the values."""
+    """Return the values of a key for a predicate, or None if a predicate cannot use one of the values."""
     of = key.parsed_type
     if not isinstance(of, Primitive) or of.family not in _COMPARABLE or of.name == "char":
         return None

@@ -77,7 +77,7 @@ class LockComponent:
     """One lock of a request: on a database, a table or a partition. Names are normalised.
 
     With ``is_dynamic_partition_write`` the written partitions are not known yet. With ``is_new_table`` the table need
-    not exist, because the transaction is about to create it. The operation of a SHARED_READ is SELECT by default; in a
+    not exist, because the transaction will create the table. The operation of a SHARED_READ is SELECT by default; in a
     transaction the other types need an operation.
 
     Raises:
@@ -154,7 +154,7 @@ def _normalise_partition(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """One stored lock: its request and number, its owner, and the lock for which it waits."""
+    """A stored lock: its request, its number in the request, its owner, and the lock for which it waits."""
 
     lock_id: int
     internal_id: int
@@ -197,7 +197,7 @@ class LockResponse:
 
 
 class LockAction(enum.Enum):
-    """The action of a request at an earlier lock."""
+    """The action of a request when it is compared with an earlier lock."""
 
     GRANT = "grant"
     KEEP_LOOKING = "keep looking"
@@ -206,11 +206,11 @@ class LockAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockMatrix:
-    """The actions of all types of requests at earlier locks of all types and states.
+    """The actions for all types of requests, and for earlier locks of all types and states.
 
-    ``strictest_first`` is the order in which a request compares itself with earlier locks. Hive 4 uses the order of
-    requests; older releases begin with the strictest waiting lock and end with the weakest acquired lock. ``exclusive``
-    has the types that the exceptions for databases treat as EXCLUSIVE.
+    ``strictest_first`` decides the order in which a request is compared with earlier locks. Hive 4 uses the order of
+    the requests. Older releases (true) begin with the strictest waiting lock, and end with the weakest acquired lock.
+    ``exclusive`` has the types that count as EXCLUSIVE in the exceptions for locks on databases.
     """
 
     name: str
@@ -227,7 +227,7 @@ class LockMatrix:
         object.__setattr__(self, "blocking", {requested: tuple(ahead) for requested, ahead in found.items()})
 
     def walk(self, ahead: Iterable[LockInfo]) -> list[LockInfo]:
-        """Return earlier locks in the order in which a request compares itself with them."""
+        """Return earlier locks in the order in which a request is compared with them."""
         if self.strictest_first:
             return sorted(
                 ahead,
@@ -257,7 +257,10 @@ class LockMatrix:
         return None
 
     def is_harmless(self, request: LockComponent, ahead: LockComponent) -> bool:
-        """Return whether an exception for locks on a database holds (docs/reference/locks.md, "Lock matrix")."""
+        """Return whether a request need not wait, because one lock is on a database and the other lock is below it.
+
+        Source: docs/reference/locks.md, "Lock matrix".
+        """
         if request.type is LockType.SHARED_READ and ahead.type in self.exclusive:
             return request.table is None and ahead.table is not None
         if request.type in self.exclusive and ahead.type is LockType.SHARED_READ:
@@ -304,11 +307,11 @@ HIVE_2_3 = LockMatrix("2.3", {
 # fmt: on
 
 MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
-"""A dict from the values of ``hivex.lock.matrix`` to lock matrices."""
+"""A dict from value of ``hivex.lock.matrix`` to lock matrix."""
 
 
 def meet(one: LockComponent, other: LockComponent) -> bool:
-    """Return whether both locks cover a common object (docs/reference/locks.md, "Locks that meet")."""
+    """Return whether both locks cover at least one common object (docs/reference/locks.md, "Locks that meet")."""
     if one.database != other.database:
         return False
     if one.table is None or other.table is None:
@@ -319,7 +322,7 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 
 
 def covers(held: LockComponent, request: LockComponent) -> bool:
-    """Return whether a held lock already excludes every lock that the requested one would exclude."""
+    """Return whether a held lock already excludes each lock that the requested lock would exclude."""
     if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
         # By the exceptions of LockMatrix.is_harmless it does not exclude an EXCLUSIVE on the tables of the database.
         return False
@@ -350,10 +353,10 @@ class HeldLocks:
 
 
 def find_circle(start: int, waits_for: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> tuple[int, ...]:
-    """Return a shortest circle of waiting transactions that contains ``start``, or an empty tuple.
+    """Return a shortest cycle of waiting transactions that contains ``start``, or an empty tuple.
 
-    ``waits_for`` is called once for each distance from ``start``, with all transactions at this distance. It returns a
-    dict from each of them to the transactions for which it waits.
+    ``waits_for`` takes transactions, and returns a dict from transaction to the transactions for which it waits. It is
+    called once for each distance from ``start``, with all transactions at this distance.
     """
     came_from: dict[int, int] = {}
     frontier = [start]
@@ -425,9 +428,10 @@ _STRONGEST_FIRST = (DataOperation.UPDATE, DataOperation.DELETE)
 
 
 class StatementLocks:
-    """The locks that a statement requests, by its kind and the kind of table, with the settings of a metastore.
+    """The locks that statements request. They depend on the settings of the metastore.
 
-    ``partitions`` of a method are the names of the read or written partitions; None means the whole table.
+    Each method returns the locks of one kind of statement. Its ``partitions`` are the names of the read or written
+    partitions; None means the whole table.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -451,23 +455,23 @@ class StatementLocks:
         return self._exclusive_ctas
 
     def read(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
-        """Return a query's locks on a table that it reads."""
+        """Return the locks of a query on a table that the query reads."""
         if not self._read_locks or not self._is_locked(table):
             return []
         wanted = not self._lockless_reads if table.is_transactional else self._plain_read_locks
         return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
 
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """INSERT INTO. Without ``partition`` the rows of a partitioned table decide their partitions (dynamic).
+        """Return the locks of INSERT INTO. Without ``partition`` each row decides its partition (dynamic).
 
-        Writers lock an external table, whatever the value of ``hive.txn.ext.locking.enabled`` is.
+        A writer locks an external table, whatever the value of ``hive.txn.ext.locking.enabled`` is.
         """
         shared = self._exclusive_writes and not self._lockless_reads
         lock_type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
         return [self._write(table, partition, lock_type, DataOperation.INSERT)]
 
     def insert_overwrite(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """INSERT OVERWRITE, which counts as an update."""
+        """Return the locks of INSERT OVERWRITE, which counts as an update."""
         alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
         # Readers of an external table have no snapshot of the deleted files.
         alone = alone or not table.is_transactional
@@ -477,10 +481,11 @@ class StatementLocks:
     def change_rows(
         self, table: Table, partitions: Sequence[str] | None, operations: Collection[DataOperation]
     ) -> list[LockComponent]:
-        """Return the locks on the target of UPDATE, DELETE or MERGE, from the ``operations`` of the statement on rows.
+        """Return the locks of UPDATE, DELETE or MERGE on the target.
 
-        ``partitions`` are the partitions of the changed rows; None means that the rows decide on their partitions
-        (dynamic). A MERGE that only inserts has the locks of an INSERT.
+        ``operations`` are the operations of the statement on rows. ``partitions`` are the partitions of the changed
+        rows; None means that each row decides its partition (dynamic). A MERGE that only inserts has the locks of an
+        INSERT.
         """
         operation = next((each for each in _STRONGEST_FIRST if each in operations), DataOperation.INSERT)
         if operation is DataOperation.INSERT:
@@ -492,13 +497,16 @@ class StatementLocks:
         return [self._write(table, each, lock_type, operation) for each in partitions]
 
     def truncate(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
-        """TRUNCATE TABLE. Unlike in Hive it counts as an update, so an UPDATE with an earlier snapshot conflicts."""
+        """Return the locks of TRUNCATE TABLE.
+
+        Unlike in Hive, TRUNCATE counts as an update. So it conflicts with an UPDATE that has an earlier snapshot.
+        """
         if partitions is None or 0 <= self._most_partitions < len(partitions):
             return [self._write(table, None, LockType.EXCL_WRITE, DataOperation.UPDATE)]
         return [self._write(table, each, LockType.EXCL_WRITE, DataOperation.UPDATE) for each in partitions]
 
     def create_table(self, database: str) -> list[LockComponent]:
-        """CREATE TABLE."""
+        """Return the locks of CREATE TABLE."""
         return [LockComponent(database, None, type=LockType.SHARED_READ, operation=_NONE)]
 
     def create_table_as_select(self, database: str, name: str) -> list[LockComponent]:
@@ -507,37 +515,37 @@ class StatementLocks:
         return [LockComponent(database, name, type=LockType.EXCL_WRITE, operation=_NONE, is_new_table=True)]
 
     def drop_table(self, table: Table) -> list[LockComponent]:
-        """DROP TABLE."""
+        """Return the locks of DROP TABLE."""
         return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
 
     def replace_table(self, table: Table) -> list[LockComponent]:
-        """Return the locks of a statement that replaces a table by a new one; an external table is locked, too."""
+        """Return the locks of a statement that replaces a table by a new table. External tables are locked, too."""
         exclusive = LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)
         return [*self.create_table(table.database), exclusive]
 
     def create_link(self, database: str, source: Table) -> list[LockComponent]:
-        """CREATE LINK in a database. Meanwhile no other statement drops the database or the source."""
+        """Return the locks of CREATE LINK. Meanwhile no other statement drops the database or the source."""
         return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]
 
     def drop_database(self, name: str) -> list[LockComponent]:
-        """DROP DATABASE."""
+        """Return the locks of DROP DATABASE."""
         return [LockComponent(name, None, type=LockType.EXCLUSIVE, operation=_NONE)]
 
     def drop_partitions(self, table: Table, partitions: Sequence[str]) -> list[LockComponent]:
-        """ALTER TABLE DROP PARTITION."""
+        """Return the locks of ALTER TABLE DROP PARTITION."""
         return self._change(table, partitions, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def rename_partition(self, table: Table, partitions: Sequence[str]) -> list[LockComponent]:
-        """ALTER TABLE PARTITION RENAME, on the old name and the new one."""
+        """Return the locks of ALTER TABLE PARTITION RENAME. ``partitions`` are the old name and the new name."""
         return self._change(table, partitions, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def add_partitions(self, table: Table, partitions: Sequence[str], *, if_not_exists: bool) -> list[LockComponent]:
-        """ALTER TABLE ADD PARTITION."""
+        """Return the locks of ALTER TABLE ADD PARTITION."""
         alone = if_not_exists and table.is_transactional
         return self._change(table, partitions, LockType.EXCL_WRITE if alone else LockType.SHARED_READ)
 
     def alter_table(self, table: Table) -> list[LockComponent]:
-        """ALTER TABLE RENAME and ADD COLUMNS."""
+        """Return the locks of ALTER TABLE RENAME or ADD COLUMNS."""
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def merge_schema(self, table: Table) -> list[LockComponent]:
@@ -548,11 +556,11 @@ class StatementLocks:
         return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
 
     def convert_table(self, table: Table) -> list[LockComponent]:
-        """ALTER TABLE that makes a plain table transactional; an external table is locked as well."""
+        """Return the locks of an ALTER TABLE that makes a table transactional. External tables are locked, too."""
         return [LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)]
 
     def set_properties(self, table: Table) -> list[LockComponent]:
-        """ALTER TABLE SET or UNSET TBLPROPERTIES."""
+        """Return the locks of ALTER TABLE SET or UNSET TBLPROPERTIES."""
         return self._change(table, None, LockType.SHARED_READ)
 
     def _is_locked(self, table: Table) -> bool:

@@ -20,7 +20,7 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 PARTITION_ROW_IDS = "hivex.partition.row.ids"
-"""The table property with the last write id from Hive itself, which numbers rows from 0 in each partition."""
+"""The table property with the last write id from Hive itself. Hive numbers rows from 0 in each partition."""
 FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
@@ -32,7 +32,7 @@ TEMPORARY_DATABASE = "hivex_temporary"
 TEMPORARY_NAMESPACE = "hivex.temporary.namespace"
 """The property of a temporary table with the namespace in which it was created, and to which its folders belong."""
 TRANSLATED = "TRANSLATED_TO_EXTERNAL"
-"""Hive 4's parameter of a table that its creator declared as managed, and that became external."""
+"""Hive 4's parameter of an external table that its creator declared as managed."""
 MOVING_FOLDER = "hivex.folder.moving"
 """The parameter with the new place of a table's folder, while a rename that is not committed yet moves it."""
 INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
@@ -53,7 +53,7 @@ PATH_OPTIONS = ("path", "paths")
 """Spark's options that name the files to read or write."""
 BUCKETING_VERSION = "bucketing_version"
 DROPPED_COLUMNS = "hivex.columns.dropped"
-"""The property with the names in files of dropped columns. No new column gets one of these names."""
+"""The property with the names that dropped columns have in files. No new column gets one of these names in files."""
 EXTERNAL = "EXTERNAL"
 PURGE = "external.table.purge"
 """Hive's parameter of an external table whose files DROP deletes."""
@@ -80,7 +80,7 @@ class Column:
     """A column: ``type`` is the text of its type as it was given, such as ``decimal(10,2)`` or ``array<int>``.
 
     ``stored_name`` is the column's name in files, if it differs from the name. A renamed column keeps its name in
-    files, and a new column with the name of a dropped column gets another one.
+    files. A new column with the name of a dropped column gets another name in files.
     """
 
     name: str
@@ -219,7 +219,7 @@ class Database:
 class Table:
     """A table as a client sees it.
 
-    ``location`` is the location for one client: on its cluster, or on the default one if the client does not know
+    ``location`` is the location on the cluster of the client, or on the default cluster if the client does not know
     clusters. ``storage`` has all locations. A view has no location: ``view_original_text`` is the query as its user
     wrote it, ``view_expanded_text`` the query with qualified names. Times are stored in milliseconds; a table that is
     created without a time gets the current time. ``retention`` is Hive's number of days, which has no effect here.
@@ -282,7 +282,7 @@ class Table:
 
     @property
     def is_managed_by_clients(self) -> bool:
-        """Return whether the table is external here, and clients of Hive see it as managed, as its creator declared."""
+        """Return whether clients of Hive see this external table as managed, as its creator has declared."""
         return self.is_external and self.parameters.get(TRANSLATED, "").upper() == "TRUE"
 
     @property
@@ -304,7 +304,7 @@ class Table:
 
     @property
     def not_written(self) -> str:
-        """Return the reason why no transaction can write its rows, as the end of a sentence, or an empty text."""
+        """Return the reason why no transaction can write rows, as the end of a sentence, or an empty text."""
         if self.is_view:
             return "it is a view; write to the tables that it reads"
         if self.is_of_other_engine:
@@ -388,7 +388,7 @@ class Table:
 class StoredTable(Table):
     """A table as stored in the catalog.
 
-    ``version`` rises with every change of the table, its partitions, directories and copies that have no write id.
+    ``version`` rises with each change that has no write id: of the table, its partitions, directories or copies.
     """
 
     id: int
@@ -396,7 +396,7 @@ class StoredTable(Table):
 
     @classmethod
     def of(cls, table: Table, id: int) -> Self:
-        """Return a table that has just been stored, under its new id."""
+        """Return the stored form of a table that has just been stored with this id."""
         given = {each.name: getattr(table, each.name) for each in fields(Table) if each.name != "id"}
         return cls(**given, id=id)
 
@@ -492,7 +492,7 @@ def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
 
 
 def freeze(owner: Any, *names: str) -> None:
-    """Freeze fields of a frozen dataclass. Lists become tuples. The ``__post_init__`` of the class calls it."""
+    """Freeze fields of a frozen dataclass, from its ``__post_init__``. Lists become tuples."""
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, list):

@@ -15,7 +15,7 @@ NUL_IN_VALUE = "the value has a NUL character, which the name of a directory can
 """The reason why a text is not a partition value."""
 
 MAX_FOLDER_BYTES = 255
-"""The length in bytes of the longest name of a folder in most file systems, such as HDFS."""
+"""The largest length of a folder's name in bytes, in most file systems and in HDFS."""
 
 LONG_FOLDER = (
     f"its folder would have a name of more than {MAX_FOLDER_BYTES} bytes, which file systems refuse; "
@@ -24,7 +24,7 @@ LONG_FOLDER = (
 """The reason why a partition with too long a folder name is refused."""
 
 MAX_NAME_BYTES = 2000
-"""The length in bytes of the longest name. In PostgreSQL's indexes, the name and the table's name have 2,704 bytes."""
+"""The largest length of a name in bytes. With the table's name it must fit into 2,704 bytes of PostgreSQL's indexes."""
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
 ESCAPED = {
@@ -48,7 +48,7 @@ ESCAPED = {
         "^",
     ]
 }
-"""The escapes of special characters, each with three bytes instead of one."""
+"""A dict from special character to its escape, which has three bytes instead of one."""
 _TABLE = str.maketrans(ESCAPED)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return the inverse of :func:`escape`.
+    """Return ``text`` without its escapes, the inverse of :func:`escape`.
 
     Each ``%`` with two hexadecimal digits becomes one character. Any other ``%`` stays.
     """
@@ -67,9 +67,9 @@ def unescape(text: str) -> str:
 
 
 def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
-    """Return the name, which is also the path below the table, of the partition with these values.
+    """Return the name of the partition with these values. The name is also its path below the table's folder.
 
-    NULL and the empty string are :data:`DEFAULT_PARTITION`.
+    NULL and the empty string become :data:`DEFAULT_PARTITION`.
     """
     return "/".join(
         f"{escape(key.lower())}={escape(value or DEFAULT_PARTITION)}" for key, value in zip(keys, values, strict=True)
@@ -124,7 +124,7 @@ def partition_values(name: str) -> tuple[str, ...]:
 
 
 def nullable_values(name: str | None) -> tuple[str | None, ...]:
-    """Return the values in a partition's name, with None for NULL; the empty name of a whole table has no values."""
+    """Return the values in a partition's name, with None for NULL. The result is empty for a whole table (no name)."""
     if name is None:
         return ()
     return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

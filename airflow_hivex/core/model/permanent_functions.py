@@ -19,7 +19,7 @@ from airflow_hivex.core.model.objects import OwnerType, freeze
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_CLASS, _LONGEST_URI = 4000, 65_536
-"""The largest numbers of characters. Hive stores 4,000 of both.
+"""The largest numbers of characters in a class name and in a resource's URI. Hive stores 4,000 of each.
 
 Spark stores the queries of SQL functions as resources.
 """
@@ -86,7 +86,7 @@ def _check_text(what: str, text: str, most: int) -> None:
 _CLASS = "sqlFunction."
 _DATABASE = "catalogAndNamespace.part.1"
 _NUMBER = 3
-"""The number of digits before each part of the JSON."""
+"""The number of digits of the number before each part of the JSON."""
 _PART = 3900
 
 

@@ -26,8 +26,9 @@ class WriteIdFilter:
 class OriginalFiles:
     """Files without metadata columns whose rows are numbered together.
 
-    ``place`` is the URI of the partition's directory; ``files`` have the names below it and the numbers of rows. The
-    job itself lists the files of a ``folder`` below ``place``: in Hive, LOAD DATA moves such files into a delta.
+    ``place`` is the URI of the partition's directory. ``files`` are pairs of a name below ``place`` and a number of
+    rows. With ``folder`` the job itself lists the files of this folder below ``place``: in Hive, LOAD DATA moves such
+    files into a delta.
     """
 
     place: str
@@ -39,12 +40,12 @@ class OriginalFiles:
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Directories that are read together, with files of one row ``layout``, or None for a table without transactions.
+    """Directories that are read together. All files have the row ``layout`` (None for a table without transactions).
 
     Partition values are in ``paths`` below ``base_path``, unless ``values`` has them. With ``values`` all directories
     belong to one partition, whose place does not follow from its values (ADD PARTITION ... LOCATION). ``files`` is the
     number of files that the directories must have, or None if it is not known. The number is a minimum if some
-    directories are ``growing``: deltas of streaming batches, to which files may have been added since. The layout
+    directories are ``growing``. These are deltas of streaming batches, which may have got more files since. The layout
     ``original`` is for files without metadata columns whose rows need ids; ``originals`` has these files.
     """
 
@@ -153,7 +154,7 @@ class Write:
 
     @property
     def batch_suffix(self) -> str:
-        """Return the unique suffix of the transaction's files in the delta of its streaming batch."""
+        """Return the suffix that identifies the transaction's files in the delta of its streaming batch."""
         return "" if self.batch is None else f"_{self.write_id - self.batch[0]}"
 
 
@@ -166,7 +167,10 @@ SOURCE_STRUCT = "__source"
 
 
 def assigned_name(clause: int, value: int) -> str:
-    """Return the name of the column of a :class:`ChangePart` for a clause and the number of its value."""
+    """Return the name of the column, in the query of a :class:`ChangePart`, that has an assigned value.
+
+    ``clause`` is the number of the clause, and ``value`` is the number of the value in it. Both count from 0.
+    """
     return f"__assigned_{clause}_{value}"
 
 
@@ -174,7 +178,8 @@ def assigned_name(clause: int, value: int) -> str:
 class ChangeRule:
     """The action of a clause on a row; see ``parser.statements.ChangeClause``.
 
-    With ``by_name`` and ``fills`` the source may lack columns. These stay unchanged, or get their default values.
+    With ``by_name`` and ``fills`` the source may lack columns. These columns stay unchanged in an updated row, and get
+    their default values in a new row.
     """
 
     action: str
@@ -188,7 +193,7 @@ class ChangeRule:
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """A query of rows, and the rules for them. The column ``__clause`` of the query has the number of a row's rule."""
+    """A query of rows, and the rules for these rows. Its column ``__clause`` has the number of each row's rule."""
 
     sql: str
     rules: tuple[ChangeRule, ...]
@@ -199,9 +204,9 @@ class Changes:
     """An UPDATE, DELETE or MERGE. ``matched`` reads the target's view, with row ids.
 
     A MERGE's ``source`` is stored as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
-    ``source_rest_view``, the source's rows without a match; without a source it has only inserted rows.
-    ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` without a match. ``added`` are
-    written columns that ``target_view`` does not have yet.
+    ``source_rest_view``, the rows of the source without a match. If there is no source, ``unmatched`` returns only the
+    inserted rows. ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` without a match.
+    ``added`` are written columns that ``target_view`` does not have yet.
     """
 
     operation: str
@@ -224,10 +229,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedValues:
-    """A list of VALUES. Each value is cast by itself to the type of its column.
+    """A list of VALUES. Each value is cast separately to the type of its column.
 
-    ``cells`` are the values in Spark SQL, row by row. ``types`` are Spark's types of constants, or None for other
-    values. ``names`` are the names of the columns, if an alias gives them.
+    ``cells`` are the values in Spark SQL, row by row. ``types`` are Spark's types of those values that are constants,
+    and None for other values. ``names`` are the names of the columns, if an alias gives them.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -237,7 +242,7 @@ class PlannedValues:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A query that is computed once, for several queries that read it as ``view``."""
+    """A query that is computed once. Several queries read its rows as ``view``."""
 
     view: str
     sql: str
@@ -253,10 +258,11 @@ class PlannedInsert:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The even distribution of rows over ``buckets`` files by a compaction. None keeps the number of files.
+    """The even distribution of rows over files by a compaction. With ``buckets`` None the number of files stays.
 
-    ``order_by`` is the text after ORDER BY in Spark SQL; without it rows stay in the order of their ids. The new row
-    ids begin with ``first_row_id``, so that no other row of any version and partition has the same id.
+    ``order_by`` is the text after ORDER BY in Spark SQL. Without it the rows stay in the order of their ids. The new
+    row ids begin with ``first_row_id``. This number ensures that no other row, in any version or partition, has the
+    same id.
     """
 
     buckets: int | None = None
@@ -269,10 +275,10 @@ class Compaction:
     """The compaction of a plan's only scan: its rows are written unchanged into one directory of a table or partition.
 
     The plan's ``write`` names the directory. With ``overwrite`` it is a base, without the rows that the scan's delete
-    deltas name. Otherwise it is a delta, and a delete delta with the events of ``deletes``. With ``is_of_one_layout``
-    all files have the row layout of the new files, so the job may copy parts of files instead of rewriting all rows.
-    ``rows`` and ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance`` gives the rows of a
-    base new ids.
+    deltas name. Otherwise it is a delta, and a delete delta with the rows of the scan's delete deltas. With
+    ``is_of_one_layout`` all files have the row layout of the new files, so the job may copy parts of files instead of
+    rewriting all rows. ``rows`` and ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance``
+    gives the rows of a base new ids.
     """
 
     deletes: tuple[ScanPart, ...] = ()

@@ -54,8 +54,8 @@ class Comparison:
 class In:
     """``operand IN (values)``.
 
-    ``type`` is the common Python type of the values that are not NULL, or None. With a common type, ``set`` has the
-    values for fast look-up; otherwise it is empty.
+    ``type`` is the common Python type of the values that are not NULL, or None if they have several types. With a
+    common type, ``set`` has the values for fast look-up; otherwise ``set`` is empty.
     """
 
     operand: Operand
@@ -94,14 +94,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All operands are true; without operands, the predicate is always true."""
+    """``operand AND operand ...``. Without operands, the predicate is always true."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One operand is true; without operands, the predicate is never true."""
+    """``operand OR operand ...``. Without operands, the predicate is never true."""
 
     operands: tuple[Predicate, ...]
 
@@ -142,7 +142,7 @@ def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
 
 
 def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
-    """Return the predicate with each part on other columns than ``names`` (in lower case) replaced by Unknown."""
+    """Return the predicate. Each part that reads a column outside of ``names`` (in lower case) becomes Unknown."""
     match predicate:
         case Unknown():
             return predicate
@@ -156,7 +156,7 @@ def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
 
 
 def restricts(predicate: Predicate) -> bool:
-    """Return whether a predicate can exclude a row for all values of its unknown parts."""
+    """Return whether a predicate can exclude a row, whatever the values of its unknown parts are."""
     match predicate:
         case Unknown():
             return False
@@ -170,7 +170,7 @@ def restricts(predicate: Predicate) -> bool:
 
 
 def _may_hold(predicate: Predicate) -> bool:
-    """Return whether a predicate can be true for all values of its unknown parts: its negation then excludes rows."""
+    """Return whether a predicate can be true, whatever its unknown parts are. Its negation can then exclude a row."""
     match predicate:
         case Unknown():
             return False
@@ -229,7 +229,7 @@ def _first_of(
 ) -> Truth:
     """Return the first truth in ``order`` that an operand has.
 
-    If no operand has one of them, the result is the opposite of the first truth in ``order``.
+    If no operand has a truth in ``order``, the result is the opposite of the first truth in ``order``.
     """
     decisive = order[0]
     found = set()
@@ -299,7 +299,10 @@ def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[objec
 
 
 def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Return a text cast to the type of the other value, with this value, if Spark casts so with every setting."""
+    """Return the text, cast to the type of the other value, and the other value.
+
+    The result is None if it depends on Spark's settings whether Spark casts the text to this type.
+    """
     if type(other) is int and numbers.fullmatch(text):
         return int(text), other
     if type(other) is date and _DAY.fullmatch(text):
@@ -318,7 +321,7 @@ def _aligned_moments(left: datetime, right: datetime) -> tuple[object, object] |
 
 
 def _is_short(number: object) -> bool:
-    """Return whether a number is so short that Spark's common decimal type of two such numbers has all digits."""
+    """Return whether a number has few digits. Spark's common decimal type of two such numbers then keeps all digits."""
     if not isinstance(number, Decimal):
         return True
     exponent = number.as_tuple().exponent
@@ -415,9 +418,8 @@ def wildcard_expression(parts: Sequence[str | None]) -> str:
     """Return the regular expression of a pattern for ``fullmatch``.
 
     ``parts`` are expressions for a fixed number of characters, or None for any number of any characters. Each text
-    between two wildcards matches at its first occurrence, which leaves the most room for the rest, so the matching does
-    not backtrack. With ``.*`` for each wildcard, the time would grow by a power for every wildcard, and block all
-    threads.
+    between two wildcards matches only at its first occurrence, so the matching does not backtrack. With ``.*`` for each
+    wildcard, each wildcard would multiply the time by the length of the text, and the matching would block all threads.
     """
     segments: list[list[str]] = [[]]
     for part in parts:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedDirectory:
-    """A directory or original file of a table that is copied to a cluster, or a partition of a plain table.
+    """A part of a table that is copied to a cluster: a directory, an original file, or a partition of a plain table.
 
     ``location`` is the location on the target, relative to its root.
     """
@@ -39,12 +39,12 @@ class ReplicatedTable:
 
     @property
     def files(self) -> int:
-        """Return the number of files in these directories."""
+        """Return the number of files in the copied directories."""
         return sum(each.files for each in self.directories)
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of these directories."""
+        """Return the size of the copied directories in bytes."""
         return sum(each.size_bytes for each in self.directories)
 
 
@@ -75,10 +75,10 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """The current state of a partition (None: of a table without partitions) on a cluster.
+    """The current state of the copy of a partition on a cluster. ``partition`` is None for a table without partitions.
 
-    ``lag_ms`` is the time since the registration on the primary of the oldest directory that the copy lacks. It is 0
-    for a current copy, and None for the primary or if the time is not known. ``write_id`` is the highest write id of
+    ``lag_ms`` is the age of the oldest directory that the copy lacks, since its registration on the primary. It is 0
+    for a current copy, and None for the primary or if the age is not known. ``write_id`` is the highest write id of
     the copy, and ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions
     has no registered directories.
     """
@@ -112,10 +112,10 @@ class LostReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LostDirectory:
-    """A directory whose rows are lost with a primary cluster, or stay while other rows of their write are lost.
+    """A directory whose rows are lost with a primary cluster, or are kept although other rows of their write are lost.
 
-    ``write_ids`` are the first and the last write id. It is None for an original file, and for a partition of a plain
-    table, which has an empty ``directory``.
+    ``write_ids`` are the first and the last write id. They are None for an original file, and for a partition of a
+    plain table, whose ``directory`` is empty.
     """
 
     partition: str | None
@@ -247,8 +247,8 @@ class MovePlan:
 class MoveProgress:
     """The progress of a running move. ``round`` is 1 for the first copy, and higher while it catches up.
 
-    ``bytes_done`` and ``size_bytes`` are numbers of the table that is being copied; ``bytes_copied`` is the sum of the
-    tables before it.
+    ``bytes_done`` and ``size_bytes`` belong to the table that is being copied. ``bytes_copied`` is the number of bytes
+    of the tables before it.
     """
 
     round: int

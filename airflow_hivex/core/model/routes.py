@@ -11,8 +11,9 @@ class RouteInput:
     """A table that a statement reads.
 
     ``partitions`` are the names of the needed partitions; a table without partitions has only None. ``present`` is a
-    dict from each secondary cluster to the partitions with current copies, ``stale`` to the partitions whose copies lag
-    behind the snapshot. The primary has all partitions (docs/reference/clusters.md, M6 and M11).
+    dict from secondary cluster to the partitions with current copies there. ``stale`` is a dict from secondary cluster
+    to the partitions whose copies lag behind the snapshot. The primary has all partitions (docs/reference/clusters.md,
+    M6 and M11).
     """
 
     table: str
@@ -34,12 +35,18 @@ class RouteOutput:
 class Lack:
     """The data of one table that a candidate cluster lacks.
 
-    ``reason`` is one of ``missing`` (the cluster has no copy), ``stale`` (the copy lags), ``not primary`` (only the
-    primary may write the table), ``not configured`` (the cluster ``primary`` itself is unknown; no table is named),
-    ``not usable`` (the cluster cannot be reached, for example; no table is named, ``problem`` is the reason, and a
-    retry may help if ``may_pass``), ``lags`` (no earlier moment that the session accepts can be read on the cluster;
-    ``problem`` is the reason). ``partitions`` names the first ten partitions, ``count`` is the number of all
-    partitions. Both are empty if the whole table is meant.
+    ``reason`` is one of these texts:
+
+    - ``missing``: the cluster has no copy.
+    - ``stale``: the copy lags.
+    - ``not primary``: only the primary may write the table.
+    - ``not configured``: the cluster ``primary`` is unknown. No table is named.
+    - ``not usable``: the cluster cannot be reached, for example. No table is named. ``problem`` is the reason. If
+      ``may_pass`` is true, a retry may help.
+    - ``lags``: the session accepts no earlier moment that can be read on the cluster. ``problem`` is the reason.
+
+    ``partitions`` has the names of the first ten partitions that the cluster lacks, and ``count`` is the number of all
+    such partitions. If the whole table is meant, ``partitions`` is empty and ``count`` is 0.
     """
 
     table: str
@@ -51,7 +58,7 @@ class Lack:
     may_pass: bool = False
 
     def describe(self) -> str:
-        """Return the lack as a clause of a sentence."""
+        """Return the lack as a part of a sentence."""
         if self.reason == "not primary":
             return f"{self.table} may be written on its primary {self.primary} only"
         if self.reason == "not configured":
@@ -74,7 +81,7 @@ class Lack:
 class Candidate:
     """A cluster that the router has tried, and the data that it lacks.
 
-    If it lacks nothing, it can run the statement.
+    A cluster that lacks nothing can run the statement.
     """
 
     cluster: str
@@ -102,7 +109,7 @@ class Route:
 
     @property
     def may_pass(self) -> bool:
-        """Return whether a retry may find a cluster: one has all the data, and may become usable."""
+        """Return whether a retry may find a cluster, because a candidate has all the data and may become usable."""
         unusable = (candidate for candidate in self.candidates if candidate.is_unusable)
         return any(all(lack.may_pass for lack in candidate.lacks) for candidate in unusable)
 

@@ -18,18 +18,18 @@ ROW_ID = "ROW__ID"
 WRITTEN_BITS = 33
 """The number of bits of a row id from a write. A rebalance puts the id of its transaction above these bits.
 
-Therefore its row ids are unique in all versions and partitions, and show that a rebalance has numbered the rows.
+Therefore row ids from a rebalance are unique in all versions and partitions, and differ from row ids of writes.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The possible sources of a column ROW__ID in one scope. Numbers are positions among the query's references.
+    """The possible sources of a column ROW__ID in one scope. Tables are positions among the query's references.
 
-    The scope reads ``tables`` directly, and tables in ``through`` by the star of a sub-query, which has the column only
-    if the table itself has one of this name. ``named`` is the number of columns of sub-queries with this name,
-    ``others`` are the aliases of the sub-queries without such a column. With ``is_open`` another source may have such a
-    column. With ``is_pivoted`` PIVOT removes the columns.
+    The scope reads ``tables`` directly. It reads the tables ``through`` by the star of a sub-query; the star has the
+    column only if the table itself has a column of this name. ``named`` is the number of columns with this name in
+    sub-queries. ``others`` are the aliases of the sub-queries without such a column. With ``is_open`` another source
+    may have such a column. With ``is_pivoted`` PIVOT removes the columns.
     """
 
     tables: tuple[int, ...] = ()
@@ -42,7 +42,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RowIdUse:
-    """A place from ``start`` to ``end`` in a query where the name may mean ROW__ID.
+    """A place, from ``start`` to ``end`` in a query, where a name may mean the virtual column ROW__ID.
 
     ``scopes`` are the scopes to search, from the innermost one. ``alias`` is the name of the result's column if the
     query gives no other name.
@@ -58,7 +58,8 @@ class RowIdUse:
 class ColumnStar:
     """A star that stands for all columns of ``tables``.
 
-    To exclude columns, the text from ``start`` to ``end`` is replaced by their names between ``before`` and ``after``.
+    To exclude columns, replace the text from ``start`` to ``end`` by ``before``, the names of these columns, and
+    ``after``.
     """
 
     start: int
@@ -107,8 +108,8 @@ class BucketProperty:
 def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int | None = None) -> int:
     """Return the bucket property in version 1. A statement id below 0 becomes 0.
 
-    Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id that is ever used. The
-    bits that it leaves free have the rest of the bucket id.
+    Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id that is ever used. Their
+    higher bits are stored in the bits that this statement id leaves free.
 
     Raises:
         ValueError: the bucket or statement id does not fit.
@@ -130,7 +131,7 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
 
 
 def decode_bucket(value: int, max_statement_id: int | None = None) -> BucketProperty:
-    """Return a bucket property as its fields; ``max_statement_id`` must be the value of the encoding.
+    """Return the fields of a bucket property. ``max_statement_id`` must be the one with which it was encoded.
 
     Raises:
         ValueError: the version of the property is neither 0 nor 1.
@@ -179,12 +180,12 @@ class NumberedFile:
 
 
 def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
-    """Return the numbering of original files, given each file's name below the partition and its number of rows.
+    """Return the buckets and first row ids of original files. ``files`` are pairs of a name and a number of rows.
 
-    A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` has the number of the bucket; the rows of a bucket are
-    numbered through its files in the order of their names, as in Hive. The bucket of a file with any other name, such
-    as a name from Spark, is its position among such files in the order of names. Its rows follow the bucket's files
-    with names of Hive's form.
+    Names are relative to the partition. A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` has the number of the
+    bucket. As in Hive, the rows of a bucket are numbered through its files in the order of their names. A file with any
+    other name, such as a name from Spark, is in the bucket of its position among such files in the order of names. In a
+    bucket, the rows of such files come after the rows of files with names of Hive's form.
     """
     in_order = sorted(files, key=lambda file: _java_order(file[0]))
     numbered = []

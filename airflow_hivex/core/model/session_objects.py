@@ -24,7 +24,7 @@ class TemporaryView:
 class TemporaryTable:
     """A table of one session: its stored database and name, and the namespace in which it was created.
 
-    With ``was_closed`` this namespace was closed at that time, so no row is from another namespace.
+    ``was_closed`` is true if this namespace was closed at that time. No row is then from another namespace.
     """
 
     stored: QualifiedName
@@ -50,7 +50,8 @@ class SessionObjects:
     ``functions`` has the text after the name in each CREATE FUNCTION. ``permanent`` has the database and name of each
     permanent function that a temporary function calls. ``without_effect`` are Hive's parameters without effect that a
     script has set, and parameters that it has invented. ``texts`` has Hive's variables, whose values are put into the
-    texts of statements. ``used_ms`` is the time of the session's last report to the metastore that it uses its tables.
+    texts of statements. ``used_ms`` is the time when the session last reported to the metastore that its tables are in
+    use.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class SessionObjects:
         ]
 
     def _called_first(self) -> list[str]:
-        """Return the functions, each after the functions that its text calls, independent of the order of creation."""
+        """Return the names of the temporary functions. Each function comes after the functions that its text calls."""
         ordered: list[str] = []
         begun: set[str] = set()
 
@@ -149,7 +150,7 @@ class SessionObjects:
         return ordered
 
     def _named(self, texts: Iterable[str]) -> set[str]:
-        """Return the functions and variables whose names occur in the texts, or in these functions' definitions."""
+        """Return the functions and variables whose names occur in the texts, or in declarations of such objects."""
         declarations = self._declarations
         named: set[str] = set()
         if not declarations:

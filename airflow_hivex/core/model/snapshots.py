@@ -22,16 +22,17 @@ class History:
     last_txn: int = 0
 
     def continues(self, earlier: History) -> bool:
-        """Return whether this is a later moment of the same incarnation. A restored database has another one."""
+        """Return whether this is a later moment of the same incarnation. A restore starts another incarnation."""
         return self.incarnation == earlier.incarnation and self.last_txn >= earlier.last_txn
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of some tables at one moment, as one reader sees them; ``write_ids`` is a dict from table id.
+    """The state of some tables at one moment, as one reader sees them.
 
-    ``committed`` are the write id lists of that moment for any other reader. They differ from ``write_ids`` if the
-    reader's transaction sees its own writes, or does not see later transactions.
+    ``write_ids`` is a dict from table id to the reader's write id list. ``committed`` is a dict from table id to the
+    list of any other reader at this moment. The lists differ if the reader's transaction sees its own writes, or does
+    not see later transactions.
     """
 
     valid_txns: ValidTxnList
@@ -100,7 +101,7 @@ def lag_text(lag_ms: int, commits: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """The earlier moment that a query has read, on a cluster whose copies lag.
+    """The earlier moment that a query has read, because the copies on its cluster lag.
 
     ``lag_ms`` is the age of the oldest commit to the read tables that the moment does not see, ``commits`` the number
     of such commits. ``write_ids`` is a dict from the full name of each transactional table to its highest visible write
@@ -113,7 +114,7 @@ class AsOf:
     write_ids: Mapping[str, int]
 
     def describe(self) -> str:
-        """Return the moment as a clause of a sentence."""
+        """Return the moment as a part of a sentence."""
         ids = ", ".join(f"{table} at write id {write_id}" for table, write_id in sorted(self.write_ids.items()))
         return f"as of {self.time.isoformat()} ({ids}), {lag_text(self.lag_ms, self.commits)} behind"
 

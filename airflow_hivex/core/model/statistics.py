@@ -44,8 +44,8 @@ def statistics_kind(type: ColumnType) -> StatisticsKind | None:
 class ColumnStatistics:
     """The statistics of one column. A number is None if the type does not have it, or if the column has no value.
 
-    ``low`` and ``high`` are Spark's texts of the values. ``valid_write_ids`` is the snapshot (text form) of the
-    numbers, or None for a table without transactions.
+    ``low`` and ``high`` are the lowest and the highest value as Spark's texts. ``valid_write_ids`` is the snapshot
+    (text form) of the numbers, or None for a table without transactions.
     """
 
     num_nulls: int
@@ -65,7 +65,7 @@ class ColumnStatistics:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the inverse of :meth:`to_json`."""
+        """Return the statistics from a result of :meth:`to_json`."""
         return cls(**document)
 
 
@@ -87,7 +87,10 @@ class Statistics:
         freeze(self, "columns")
 
     def after(self, earlier: Statistics) -> Statistics:
-        """Return these statistics, with missing numbers taken from ``earlier`` statistics."""
+        """Return these statistics, completed by ``earlier`` statistics.
+
+        Missing columns are added. A missing number of rows is added only if the snapshots are the same.
+        """
         num_rows = self.num_rows
         if num_rows is None and _is_same(self.valid_write_ids, earlier.valid_write_ids):
             num_rows = earlier.num_rows
@@ -95,9 +98,10 @@ class Statistics:
 
 
 def is_exact(valid_write_ids: str | None, current: ValidWriteIdList | None) -> bool:
-    """Return whether statistics of a snapshot are exact for ``current``, too. Without a snapshot they are not.
+    """Return whether statistics of the snapshot ``valid_write_ids`` are exact for the snapshot ``current``, too.
 
-    A change of the table itself, such as a rename, also has a write id, and statistics are not exact after it.
+    The result is False if a snapshot is None. A change of the table itself, such as a rename, also has a write id. So
+    statistics are not exact after the change.
     """
     if valid_write_ids is None or current is None:
         return False

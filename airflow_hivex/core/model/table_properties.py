@@ -35,13 +35,13 @@ _CLAUSES = {
     TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
     MOVING_FOLDER: "a rename that moves a folder",
 }
-"""Reserved names, most of them Spark's. Each has the clause or property with the same meaning."""
+"""A dict from reserved name (most are Spark's) to the clause or property with the same meaning."""
 
 _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_VERSION})
 
 
 def normalised(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with names in lower case, if Hive reads a name in any case."""
+    """Return the properties. Names that Hive reads in any case are in lower case."""
     return {name.lower() if name.lower() in _IN_LOWER_CASE else name: value for name, value in properties.items()}
 
 
@@ -97,7 +97,7 @@ _PREFIXES = (DEFAULTS, CHECKS, KEYS, JOB_PREFIX, TABLE_PROPERTY_PREFIX, OVERRIDE
 
 
 def check_spelling(kind: str, object_name: str, properties: Iterable[str], known: Collection[str] = ()) -> None:
-    """Refuse names of properties that differ only by case from names with a meaning, since they have no effect.
+    """Refuse names of properties that differ only by case from names with a meaning. They would have no effect.
 
     ``known`` names, which the object already has, are not refused. Names that are read in any case, such as
     ``orc.compress``, are not refused, either.

@@ -25,7 +25,9 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class VersionAsOf:
-    """The version that a statement names by ``write_id``, by ``time``, or by a time span before now or today.
+    """The version that a statement names by ``write_id``, by ``time``, or by a time span (``before_now_ms``).
+
+    A time span ends now or, with ``is_of_day``, at the start of the current day in UTC.
 
     ``marker`` is the ``:name`` marker of the value, if any. ``start`` and ``end`` are the place of the clause in the
     text of a query.
@@ -80,7 +82,9 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersion:
-    """One row of the record of a table's commits, in the order of ``id``. A row without a write id breaks the history.
+    """A row of the record of a table's commits, which is in the order of ``id``.
+
+    If a row has no write id, versions before it cannot be read.
 
     ``columns_before`` are the columns of the table until this commit, if it has changed them.
     """
@@ -109,7 +113,7 @@ class TableVersion:
     settled_txn_id: int | None = None
 
     def seen(self, write_ids: ValidWriteIdList) -> ValidWriteIdList:
-        """Return the current write ids without the write ids that are later than the version."""
+        """Return the write id list of the version, from the current list: later commits count as open."""
         return without(write_ids, self.later)
 
 
@@ -128,9 +132,10 @@ def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdLi
 
 
 def is_beyond(directory: AcidDirectory, later: Sequence[int], columns_txn_id: int | None) -> bool:
-    """Return whether commits after a version are the reason why a directory has replaced others.
+    """Return whether a reader of an earlier version must ignore a base or a compacted directory.
 
-    ``later`` is sorted. For the deltas of writers the list of write ids decides.
+    Such a directory has replaced others, and has rows of the sorted write ids ``later``, or the columns after the
+    change by ``columns_txn_id``. The result is False for deltas of writers, because the write id list decides on them.
     """
     if directory.visibility_txn_id and columns_txn_id is not None and directory.visibility_txn_id > columns_txn_id:
         # The directory has the columns of a later definition.
@@ -147,9 +152,9 @@ def _has_any(ids: Sequence[int], low: int, high: int) -> bool:
 
 
 def first_readable(record: Sequence[RecordedVersion], now_ms: int, retention_ms: int) -> int:
-    """Return the index in ``record`` of the first version within the retention; without retention, the last index.
+    """Return the index in ``record`` of the oldest version that can be read: the version at the start of the retention.
 
-    ``record`` is not empty.
+    Without retention only the last version can be read. ``record`` is not empty.
     """
     if not retention_ms:
         return max((place for place, each in enumerate(record) if each.write_id is not None), default=0)
@@ -204,7 +209,7 @@ def find_version(
 def version_before(
     table: str, record: Sequence[RecordedVersion], wanted: VersionAsOf, write_ids: ValidWriteIdList, *, now_ms: int
 ) -> int | None:
-    """Return the write id of the version before the named one, or None if the named version has the first commit.
+    """Return the write id of the version before the named version, or None if the named version is the first one.
 
     Raises:
         NoSuchVersionError: the table has never had the named version.

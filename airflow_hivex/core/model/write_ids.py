@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from airflow_hivex.core.errors import InvalidWriteIdListError
 
 MAX_ID = 2**63 - 1
-"""The largest id. As a min open id it means that no id is open, as a high watermark that all ids are visible."""
+"""The largest id. As a min open id it means that no id is open. As a high watermark it means that all are visible."""
 
 _SHORTEST_RANGE = 5
 # A snapshot has at most as many open transactions as hive.max.open.txns allows; a wider range is damaged, and its ids
@@ -29,7 +29,7 @@ _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
 
 
 class TableMark(NamedTuple):
-    """The id and the version that the table of a name has at one moment."""
+    """The id and the version of the table that has a name at one moment."""
 
     id: int
     version: int
@@ -301,7 +301,7 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidCleanerWriteIdList(ValidWriteIdList):
-    """A reader's list that ends at the highest write id of a compaction, so that no directory above is deleted."""
+    """A reader's list that ends at the highest write id of a compaction. The cleaner deletes no directory above it."""
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList, highest_write_id: int) -> Self:
@@ -408,7 +408,7 @@ def covers(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
 
 
 def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
-    """Return the list after the commit of ``write_id``. Unknown ids below this one become open.
+    """Return the list after the commit of ``write_id``. Unknown ids below ``write_id`` become open.
 
     Source: docs/reference/snapshots.md, "Lists that are kept" (Hive MutableValidReaderWriteIdList).
     """
@@ -422,7 +422,7 @@ def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:
-    """Return the comparison of a list with one that also has the exceptions ``extra``."""
+    """Return the comparison of a list with a list that has the same exceptions, and also the exceptions ``extra``."""
     below = extra[0] - 1
     if shorter_high_watermark != below:
         return _sign(shorter_high_watermark - below)

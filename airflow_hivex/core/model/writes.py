@@ -16,12 +16,13 @@ from airflow_hivex.core.model.transactions import Operation
 class TableWrite:
     """One statement's write to a table: its ids, its cluster, and its operation on existing rows.
 
-    ``partition`` is the partition that the statement names, or None if the rows decide or the table has no partitions.
+    ``partition`` is the partition that the statement names. It is None if each row decides its partition, or if the
+    table has no partitions.
     ``operation`` is INSERT, or the operation of a statement that changes rows; INSERT OVERWRITE counts as UPDATE.
     ``batch`` has the first and last write id of a streaming batch, whose transactions share a delta. ``statement`` is
     the kind of the statement. With ``counts_inserts`` the inserted rows of a MERGE count as changed, too
-    (hive.txn.xlock.mergeinsert). ``token`` is set for a write to an external table, which has no write ids: a unique
-    text in the names of its files.
+    (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the files. It is set only for an external
+    table, which has no write ids.
     """
 
     txn_id: int
@@ -55,12 +56,16 @@ class TableWrite:
         return f"_hivex_{self.token}" if self.token else f"_staging_{self.write_id}_{self.statement_id}"
 
     def partitions(self, written: Collection[WrittenDirectory]) -> frozenset[str | None]:
-        """Return the partitions of written directories; None stands for a table without partitions."""
+        """Return the partitions of written directories, and the named partition. None is a table without partitions."""
         named = () if self.partition is None else (self.partition,)
         return frozenset(named) | {each.partition for each in written}
 
     def operations(self, written: Collection[WrittenDirectory]) -> frozenset[tuple[str | None, Operation]]:
-        """Return pairs of a partition and the operation on it. A change of rows without deletes is an insert."""
+        """Return (partition, operation) pairs of the written directories.
+
+        A delete delta counts as ``operation``. A delta or base counts as INSERT, or with ``overwrite`` or
+        ``counts_inserts`` as ``operation``.
+        """
         changes_all = self.overwrite or self.counts_inserts
         return frozenset(
             (each.partition, self.operation if changes_all or each.is_delete_delta else Operation.INSERT)
@@ -120,7 +125,7 @@ class ResumableWrite(Protocol):
     """The write of a statement whose job continues on its server when this process ends.
 
     ``earlier`` is the operation that an earlier process has begun for the same write, or None if this process begins
-    it. While the operation ``is_running``, this process has not begun to move the files into place.
+    the operation. ``is_running`` is true until this process begins to move the files into place.
     """
 
     @property
