@@ -1,1 +1,1 @@
-"""Transactions: states and ids, snapshots, heartbeats, and the housekeeper."""
+"""Transactions: their states, write ids, snapshots, locks and heartbeats, and the housekeeper."""

@@ -1,4 +1,6 @@
-"""Allocation of write ids, and the components of transactions: the tables and partitions that they write.
+"""The allocation of write ids, and the components of transactions.
+
+A component is a table or partition that a transaction writes.
 
 The functions run in the database transaction of the caller. Source: docs/reference/transactions.md.
 """
@@ -50,7 +52,7 @@ from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow, check_o
 
 
 class _Statements:
-    """The queries that allocate one write id of a table."""
+    """The queries that allocate a write id of a table to a transaction."""
 
     def __init__(
         self,
@@ -123,10 +125,10 @@ _OF_NEW = _Statements(
 
 
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
-    """Return the calls that allocate write ids to a transaction which the same database transaction opens.
+    """Return the calls that allocate write ids of tables to the transaction that the same database transaction opens.
 
-    A transaction without locks gets no write ids, and neither does a table whose write ids another transaction
-    allocates at this moment. :func:`allocated_to_new` reads the answers of the calls.
+    They allocate nothing if the new transaction has no locks. They skip a table whose next write id is locked by
+    another transaction. :func:`allocated_to_new` reads the answers.
     """
     return [
         statement(table_id=table_id)
@@ -136,7 +138,7 @@ def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
 
 
 def allocated_to_new(table_ids: Sequence[int], answers: Sequence[Rows]) -> dict[int, int]:
-    """Return the write ids from the calls of :func:`allocating_to_new`, as a dict from table id to write id."""
+    """Return a dict from table id to write id, from the answers to the calls of :func:`allocating_to_new`."""
     return {table_id: int(mapped[0][0]) for table_id, mapped in zip(table_ids, answers[2::3], strict=True) if mapped}
 
 
@@ -148,9 +150,9 @@ def allocate_one(
     operation: Operation | None = None,
     partition: str | None = None,
 ) -> int | None:
-    """Return the write id of a transaction for a table, and finish the exchange. One round trip.
+    """Return the write id of a transaction for a table, or None if the table does not exist.
 
-    ``table`` is the id of the table, or its database and name. The result is None if the table does not exist.
+    ``table`` is the id of the table, or its database and name. The exchange is finished. One round trip.
 
     Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only; the database is unchanged.
@@ -169,12 +171,12 @@ def allocate_one(
 
 
 def finding(txn_id: int, table_id: int) -> Call:
-    """Return the call that returns the write id of a transaction for a table, if it has one."""
+    """Return the call whose answer is the write id of a transaction for a table, or is empty."""
     return _BY_ID.find(txn_id=txn_id, table_id=table_id)
 
 
 def allocate_later(connection: Connection, txn_id: int, table_id: int) -> None:
-    """Allocate a write id of a table in the caller's database transaction.
+    """Allocate a write id of a table to a transaction, in the caller's database transaction.
 
     Raises, perhaps with the next statement:
         TransactionNotOpenError: the transaction is not open, or is read-only.
@@ -199,7 +201,7 @@ def _check_writable(txn_id: int, found: Rows) -> None:
 
 
 def dropped(table_id: int) -> NoSuchObjectError:
-    """Return the error for a dropped table, which has no write ids any more."""
+    """Return the error for the allocation of a write id of a dropped table."""
     return NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
 
 
@@ -208,7 +210,7 @@ def _not_writable(txn_ids: Sequence[int]) -> TransactionNotOpenError:
 
 
 def check_writable(connection: Connection, txn_ids: Sequence[int]) -> None:
-    """Ensure that transactions are open and not read-only until the caller's database transaction ends.
+    """Check that transactions are open and not read-only, and keep them open until the database transaction ends.
 
     Raises:
         TransactionNotOpenError: a transaction is not open or is read-only, or ``txn_ids`` is empty.
@@ -242,9 +244,9 @@ def allocate(
     partition: str | None = None,
     reallocate: bool = False,
 ) -> dict[int, int]:
-    """Return a write id of a table for each transaction, as a dict from transaction id.
+    """Return the write id of each transaction for a table, as a dict from transaction id.
 
-    ``txn_ids`` are distinct and sorted.
+    ``txn_ids`` must be distinct and sorted.
     """
     mapping = txn_to_write_id.c
     allocated: dict[int, int] = {}
@@ -292,7 +294,7 @@ def add_dynamic_partitions(
     operation: Operation,
     write_id: int | None,
 ) -> None:
-    """Replace the component for unknown partitions by components for the written partitions."""
+    """Replace a transaction's component for the whole table by one component for each written partition."""
     components = txn_components.c
     later(
         connection,
@@ -317,9 +319,9 @@ def add_dynamic_partitions(
 def replace_components(
     connection: Connection, txn_id: int, written: Collection[tuple[int, str | None, Operation]]
 ) -> None:
-    """Replace the components of a transaction.
+    """Replace the components of a transaction by ``written``.
 
-    Each new one has a table id, partition (None: whole table) and operation.
+    A new component has a table id, a partition (None: the whole table) and an operation.
     """
     later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id))
     rows = [
@@ -331,13 +333,13 @@ def replace_components(
 
 
 def forget_unwritten(connection: Connection, txn_id: int) -> None:
-    """Remove the components of a transaction in which no statement has begun to write."""
+    """Remove the components of a transaction, unless one of its statements has begun to write."""
     wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
     later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
 
 def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
-    """Return whether a transaction has recorded that it writes to a table or its partitions. One round trip."""
+    """Return whether a transaction has a component for a table or one of its partitions. One round trip."""
     components = txn_components.c
     query = select(components.txn_id).where(components.txn_id == txn_id, components.table_id == table_id).limit(1)
     return connection.execute(query).first() is not None
@@ -398,7 +400,7 @@ def check_id(txn_id: int) -> None:
 
 
 class WriteIdAllocator:
-    """An allocator of the write ids of transactions, which also records the tables that they are about to write.
+    """The service that allocates write ids to transactions, and records the tables that they are about to write.
 
     Methods with a ``connection`` run in the caller's database transaction.
     """
@@ -418,10 +420,10 @@ class WriteIdAllocator:
     ) -> dict[int, int]:
         """Return the write id of each transaction for a table. New ids rise in the order of transaction ids.
 
-        Safe to repeat: a transaction that has a write id gets the same one, unless ``reallocate`` replaces it by a new
-        one. With ``operation`` a component is recorded: the transaction is about to write to ``partition``, or anywhere
-        in the table if ``partition`` is None. By the components the cleaner finds the files of an aborted or killed
-        transaction.
+        Safe to repeat: a transaction with a write id gets the same id, or a new one with ``reallocate``. With
+        ``operation`` a component is recorded: the transaction is about to write to ``partition``, or anywhere in the
+        table if ``partition`` is None. From the components the cleaner knows where an aborted or killed transaction
+        may have left files.
 
         Raises:
             TransactionNotOpenError: a transaction is not open, or is read-only.
@@ -466,7 +468,9 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """Allocate write ids as :meth:`allocate_write_ids`, in the caller's database transaction, by table id.
+        """Return the write ids of transactions for a table, as :meth:`allocate_write_ids`, by transaction id.
+
+        The table is given by its id, and the caller's database transaction is used.
 
         Raises:
             NoSuchObjectError: the table was dropped, and its files are deleted.
@@ -483,7 +487,9 @@ class WriteIdAllocator:
     def add_dynamic_partitions(
         self, txn_id: int, database: str, table: str, partitions: Sequence[str], operation: Operation
     ) -> None:
-        """Record the partitions that a write with dynamic partitions has written, in place of unknown partitions.
+        """Record the partitions that a write with dynamic partitions has written.
+
+        They replace the component for the whole table.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.

@@ -1,7 +1,7 @@
-"""Transactions that begin with their locks and write ids, in one database transaction.
+"""The opening of a transaction together with its locks and write ids, in one database transaction.
 
-Most statements need not wait for locks, and know their tables before they open a transaction. So they commit to the
-database once before their work, not three times.
+Most statements need not wait for locks, and know their tables before they open a transaction. So before their work
+they need one commit of the database in place of three.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new transaction. If ``lock`` is None, the caller must still request the locks, and it has no write ids.
+    """A new transaction, with its locks and write ids if no lock had to wait.
 
-    ``write_ids`` is a dict from table id. The caller must still allocate the write id of a missing table.
+    If ``lock`` is None, the transaction has no locks and no write ids, and the caller must request the locks.
+    ``write_ids`` is a dict from table id. If a table is missing there, the caller must allocate its write id.
     """
 
     txn_id: int
@@ -46,10 +47,11 @@ def begin(
     table_ids: Sequence[int],
     begun: Callable[[Begun], object],
 ) -> bool:
-    """Open a transaction; return whether it has the locks of ``request``, and write ids, because no lock had to wait.
+    """Open a transaction, and return True if it has the locks of ``request`` and write ids.
 
-    ``begun`` is called with the transaction; an error that ``begun`` raises aborts the transaction. One round trip, or
-    two if open transactions must be counted.
+    If a lock would have to wait, the transaction has no locks and no write ids. ``begun`` is called with the
+    transaction; if it raises an error, the transaction is aborted. One round trip, or two if open transactions must be
+    counted.
 
     Raises:
         TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -86,7 +88,7 @@ def begin(
 
 
 def _abort(transactions: TransactionManager, new: NewTransaction) -> None:
-    """Abort a transaction whose id no caller has received, if it was opened."""
+    """Abort a transaction if it was opened, because no caller has received its id."""
     try:
         # This call waits for the end of the first database transaction, which has locked the counter of ids.
         txn_ids = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)

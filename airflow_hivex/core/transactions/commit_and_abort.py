@@ -1,6 +1,7 @@
 """Commits and aborts of transactions.
 
-Each is one change of a row, together with all changes that take effect with it.
+A commit or an abort changes the state in the transaction's row. All changes that take effect with it are in the same
+database transaction.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from airflow_hivex.core.transactions.locks.rows import (
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, row_from
 
 RegisterWrites: TypeAlias = Callable[[Connection, int], bool]
-"""A function that registers the pending writes of a transaction, in the database transaction that commits it.
+"""A function that registers the pending writes of a transaction, within the database transaction of the commit.
 
-It returns whether writes of killed statements are left."""
+It returns whether pending writes of killed statements are left."""
 
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
@@ -65,9 +66,9 @@ _COMMIT_READER = Prepared(
 
 
 class Committer:
-    """Commits transactions within the database transaction of its caller.
+    """The service that commits transactions, in the caller's database transaction.
 
-    ``register_writes`` registers the directories of a transaction's statements with the catalog.
+    ``register_writes`` registers the directories that a transaction's statements have written with the catalog.
     """
 
     def __init__(self, clock: Clock, register_writes: RegisterWrites | None) -> None:
@@ -83,13 +84,14 @@ class Committer:
         *,
         is_plain: bool,
     ) -> TxnRow:
-        """Commit a transaction together with ``changes``; return its row, without statements if no write is left.
+        """Commit a transaction together with ``changes``, and return its row.
 
-        The row is asked for together with the first question of the changes. ``is_plain`` says that no writes are
-        pending.
+        ``statements`` of the returned row is 0, unless pending writes of killed statements are left. ``is_plain`` says
+        that the transaction has no pending writes. The row is read in the same round trip as the first query of
+        ``changes``.
 
         Raises:
-            OtherRowError: the transaction has committed before; or with ``is_plain``, it has pending writes.
+            OtherRowError: the transaction has committed before, or has pending writes despite ``is_plain``.
             ConflictFoundError: another transaction has committed a conflicting write first.
             TransactionAbortedError, NoSuchTransactionError: the transaction is not open.
         """
@@ -116,15 +118,18 @@ class Committer:
         return row if has_left else row._replace(statements=0)
 
     def commit_reader(self, exchange: Exchange, txn_id: int) -> bool:
-        """Commit an open transaction without writes; return False, unchanged, for any other one. One round trip."""
+        """Commit a transaction that is open and has no writes, and return True. One round trip.
+
+        Any other transaction stays unchanged, and the result is False.
+        """
         reader = _COMMIT_READER(txn_id=txn_id, now_ms=self._clock())
         committed, *_ = exchange.finish(reader, *releasing_if_committed(txn_id))
         return bool(committed)
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
-        """Commit a transaction without pending writes, and return its row, or None if it has pending writes.
+        """Commit a transaction without pending writes, and return its row. Two round trips.
 
-        Two round trips.
+        If the transaction has pending writes, nothing is changed and the result is None.
 
         Raises:
             ConflictFoundError: another transaction has committed a conflicting write first.
@@ -143,10 +148,10 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit each of at most 16 transactions that needs no checks, and return the ids of these. Two round trips.
+        """Commit the transactions that need no checks, and return their ids. Two round trips.
 
-        A transaction is skipped if it is not open, has pending writes, may have conflicts, or is used by another client
-        at this moment.
+        ``txn_ids`` are at most 16. A transaction is skipped if it is not open, has pending writes, may have conflicts,
+        or is used by another client at this moment.
         """
         found, written, held, lists = exchange.send(
             txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids), LISTS(txn_ids)
@@ -173,7 +178,10 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit a transaction whose row is locked. One round trip finds conflicts of updates."""
+        """Return the calls that commit a transaction, whose row the caller has locked.
+
+        If the transaction updates or deletes rows, one round trip looks for conflicts.
+        """
         settled = _Settled(row, conflicts.writes_from(written).get(row.id, []))
         if settled.is_updating and not exclusive_write_locks:
             sentence = conflicts.find_conflict(exchange, row.id, settled.writes)
@@ -189,7 +197,7 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit transactions. The rows are locked, and there are no conflicts."""
+        """Return the calls that commit transactions without conflicts, whose rows the caller has locked."""
         if not settled:
             return []
         now = self._clock()
@@ -213,7 +221,7 @@ class Committer:
 
 
 class OtherRowError(Exception):
-    """The row of a committing transaction is not as expected: it has committed before, or has pending writes."""
+    """Error: the transaction cannot be committed in this way, since it has committed before or has pending writes."""
 
     def __init__(self, row: TxnRow) -> None:
         super().__init__(row)
@@ -221,7 +229,7 @@ class OtherRowError(Exception):
 
 
 class _Settled:
-    """A committing transaction, with its writes."""
+    """A transaction that commits, with its writes."""
 
     def __init__(self, row: TxnRow, writes: list[conflicts.Write]) -> None:
         self.row = row
@@ -233,9 +241,9 @@ class _Settled:
         return any(write.updates for write in self.writes)
 
     def event(self, now_ms: int, lists: Rows) -> Call | None:
-        """Return the call that records the event of the commit, or None if the transaction has no write ids.
+        """Return the call that records the commit's event, or None if the transaction has no write ids.
 
-        The event has the write id list of each table after the commit.
+        The event has the write id list of each written table after the commit.
         """
         write_ids = {write.full_name: write.write_id for write in self.writes if write.write_id}
         if not write_ids:
@@ -263,7 +271,7 @@ _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 def abort_in(
     connection: Connection, clock: Clock, txn_ids: Sequence[int], reason: str | None, code: AbortReason
 ) -> list[int]:
-    """Abort the transactions that are still open, and return their ids; ``txn_ids`` are sorted."""
+    """Abort the transactions that are still open, and return their ids. ``txn_ids`` must be sorted."""
     return [
         txn_id
         for batch in batches(txn_ids)
@@ -272,7 +280,10 @@ def abort_in(
 
 
 def abort_timed_out_in(connection: Connection, clock: Clock, limit: int) -> list[int]:
-    """Abort at most ``limit`` open transactions whose last heartbeat is older than their time-out; return their ids."""
+    """Abort up to ``limit`` transactions that have timed out, and return their ids.
+
+    The last heartbeat of such an open transaction is older than its time-out.
+    """
     return _abort_where(
         connection,
         clock,
@@ -284,7 +295,10 @@ def abort_timed_out_in(connection: Connection, clock: Clock, limit: int) -> list
 
 
 def has_timed_out(connection: Connection, clock: Clock) -> bool:
-    """Return whether the last heartbeat of an open transaction is older than its time-out. One round trip."""
+    """Return whether any open transaction has timed out: its last heartbeat is older than its time-out.
+
+    One round trip.
+    """
     late = select(txns.c.id).where(IS_OPEN, clock() > _TIMED_OUT_MS).limit(1)
     return connection.execute(late).first() is not None
 
@@ -298,7 +312,10 @@ def _abort_where(
     code: AbortReason,
     limit: int | None = None,
 ) -> list[int]:
-    """Abort the open transactions that meet the condition, with their locks and events; return their ids."""
+    """Abort the open transactions that meet the condition, and return their ids.
+
+    Their locks are released, and their events are recorded.
+    """
     reason = None if reason is None else shortened(reason, _REASON_LENGTH)
     # Rows are locked in the order of ids, as everywhere, against deadlocks. With a limit (the housekeeper) a
     # transaction is skipped that commits or sends a heartbeat at this moment.
@@ -325,7 +342,7 @@ def _abort_where(
 
 
 def _record_aborts(connection: Connection, clock: Clock, txn_ids: Sequence[int]) -> None:
-    """Record an abort event for each transaction with write ids."""
+    """Record an ABORT_TXN event for each of the transactions that has write ids."""
     mapping = txn_to_write_id.c
     written: dict[int, dict[str, int]] = defaultdict(dict)
     table_ids: dict[int, dict[str, int]] = defaultdict(dict)

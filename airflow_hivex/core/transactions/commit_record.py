@@ -1,7 +1,7 @@
-"""The record of commits to tables: the changes of each transaction, in the order of commits.
+"""The record of the commits to each table, in the order of commits.
 
-While a transaction commits, functions that register writes or change definitions call ``note_...``. The commit then
-writes one row for each table. The functions run in the database transaction of the caller.
+While a transaction commits, functions that register writes or change definitions call ``note_...``. At the end the
+commit writes one row for each table. The functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_hivex.core.store.schema import table_commits, tables, txns
 from airflow_hivex.core.transactions.conflicts import Write
 
 CREATION = "CREATE TABLE"
-"""The operation in the first row of a table, and in the row of the transaction that creates the table."""
+"""The recorded operation of the commit that creates a table."""
 
 _COLLECTED = "hivex_commit_facts"
 _ALTERED = "ALTER TABLE"
@@ -36,9 +36,9 @@ _BY_LETTER = {each.value: each.name for each in (Operation.INSERT, Operation.UPD
 
 @dataclass(slots=True)
 class CommitFacts:
-    """The changes of one transaction to a table: the statements, the written rows and bytes, and the previous columns.
+    """The changes of a transaction to a table: its statements, the numbers of rows and bytes, and the previous columns.
 
-    An update counts its rows as added and as deleted.
+    An updated row counts as an added row and a deleted row.
     """
 
     operations: list[str] = field(default_factory=list)
@@ -55,9 +55,9 @@ class CommitFacts:
 
 @contextmanager
 def collected(connection: Connection) -> Iterator[Mapping[int, CommitFacts]]:
-    """Yield a dict from table id to the changes that functions record during the block.
+    """Yield a dict from table id to the changes that ``note_...`` functions add during the block.
 
-    The commit after the block uses it.
+    The commit after the block records these changes.
     """
     facts: dict[int, CommitFacts] = {}
     info = connection.info
@@ -74,14 +74,14 @@ def _facts_of(connection: Connection, table_id: int) -> CommitFacts | None:
 
 
 def note_operation(connection: Connection, table_id: int, operation: str) -> None:
-    """Add a statement that changes a table to the changes of the committing transaction."""
+    """Note the name of a statement that changes a table, for the record of the commit."""
     facts = _facts_of(connection, table_id)
     if facts is not None:
         facts.operations.append(operation)
 
 
 def note_volume(connection: Connection, table_id: int, *, added: int, deleted: int, size_bytes: int) -> None:
-    """Add rows and bytes that were written to a table to the changes of the committing transaction."""
+    """Note the numbers of rows and bytes that were written to a table, for the record of the commit."""
     facts = _facts_of(connection, table_id)
     if facts is not None:
         facts.rows_added += added
@@ -90,7 +90,7 @@ def note_volume(connection: Connection, table_id: int, *, added: int, deleted: i
 
 
 def note_columns(connection: Connection, table_id: int, before: Sequence[Column]) -> None:
-    """Add the columns of a table before a change to the changes of the committing transaction."""
+    """Note the columns that a table had before a change, for the record of the commit."""
     facts = _facts_of(connection, table_id)
     if facts is not None and facts.columns_before is None:
         facts.columns_before = json.dumps([asdict(column) for column in before])
@@ -121,7 +121,7 @@ _RECORD = Prepared(
 
 
 def recording(txn_id: int, writes: Iterable[Write], facts: Mapping[int, CommitFacts], now_ms: int) -> list[Call]:
-    """Return the calls that record the commit of a transaction, one for each table in which it has a write id."""
+    """Return the calls that record the commit of a transaction: one call for each table with a write id."""
     letters: dict[tuple[int, int], list[str]] = {}
     for write in writes:
         if write.write_id:
@@ -148,7 +148,10 @@ def recording(txn_id: int, writes: Iterable[Write], facts: Mapping[int, CommitFa
 
 
 def record_creation(connection: Connection, table_id: int, write_id: int, user: str, now_ms: int) -> None:
-    """Record the creation of an empty table, with the write id before its first one. One round trip."""
+    """Record the creation of an empty table. One round trip.
+
+    ``write_id`` is lower by 1 than the first write id of the table.
+    """
     _record(connection, table_id, write_id, CREATION, user, now_ms)
 
 
@@ -165,17 +168,20 @@ def _record(
 
 
 def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
-    """Return the retention (ms) of each table with the property ``hivex.history.retention``, by id. One round trip."""
+    """Return a dict from table id to retention (ms), for tables with the property ``hivex.history.retention``.
+
+    One round trip.
+    """
     has_own = cast(tables.c.parameters, Text).contains(HISTORY_RETENTION, autoescape=True)
     rows = connection.execute(select(tables.c.id, tables.c.parameters).where(has_own))
     return {row.id: history_retention_ms(settings, row.parameters) for row in rows}
 
 
 def purges(now_ms: int, own: Mapping[int, int], settings: Settings) -> Iterator[Callable[[Connection], object]]:
-    """Yield the removals of rows that no version within the retention needs; each is one statement.
+    """Yield functions that remove the recorded commits before the retention. Each function runs one query.
 
-    ``own`` is the result of :func:`own_retentions`. The newest commit of each table before its retention stays, because
-    the retention begins with that version.
+    ``own`` is the result of :func:`own_retentions`. The newest commit before the retention of a table stays, because
+    the retention begins with the version of this commit.
     """
     of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
     yield _purge_before(now_ms - history_retention_ms(settings, {}), *of_others)

@@ -1,4 +1,4 @@
-"""Conflicts of writes, by the rule that the first committer wins, and the commits since a snapshot.
+"""Write conflicts: if transactions update the same data, only the first commit succeeds. Also commits since a snapshot.
 
 The functions run in the database transaction of the caller. Source: docs/reference/transactions.md, "Write conflicts".
 """
@@ -101,7 +101,7 @@ _DELETE_COMPONENTS = PreparedForIds(lambda ids: delete(txn_components).where(txn
 
 
 class ConflictFoundError(Exception):
-    """The commit found a conflict, and is rolled back.
+    """Error: a commit has found a write conflict, and is rolled back.
 
     The transaction is then aborted with ``sentence`` as the reason.
     """
@@ -115,7 +115,7 @@ class ConflictFoundError(Exception):
 class Write:
     """A write of a transaction to a table or partition.
 
-    Its operation is None if the transaction has only a write id.
+    ``operation`` is None if the transaction has a write id of the table, but no component.
     """
 
     table_id: int
@@ -132,12 +132,12 @@ class Write:
 
     @property
     def updates(self) -> bool:
-        """Return whether rows were updated or deleted."""
+        """Return whether the write updates or deletes rows."""
         return self.operation in _UPDATES
 
     @property
     def resource(self) -> str:
-        """Return ``database/table/partition``, the form of Hive's messages."""
+        """Return ``database/table/partition`` or ``database/table``, as in Hive's messages."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
 
@@ -175,11 +175,11 @@ def _writes_of(txn_ids: Sequence[BindParameter[int]]) -> Select[Any]:
 
 
 WRITES = PreparedForIds(_writes_of)
-"""The query of components and write ids of transactions, for :func:`writes_from`."""
+"""The query whose rows :func:`writes_from` reads: the components and write ids of transactions."""
 
 
 def writes_from(rows: Rows) -> dict[int, list[Write]]:
-    """Return the writes of each transaction in rows of :data:`WRITES`, without repetitions."""
+    """Return the distinct writes of each transaction, as a dict from transaction id, from rows of :data:`WRITES`."""
     write_ids = {
         (txn_id, table_id): write_id for txn_id, table_id, _, _, _, operation, write_id in rows if not operation
     }
@@ -191,10 +191,11 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
 
 
 def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Return Hive's message about the first conflicting write of another transaction, or None. One round trip.
+    """Return Hive's message about the first conflict with another transaction, or None. One round trip.
 
-    The function locks the rows of the tables' write ids, in the order of table ids, until the caller's database
-    transaction ends. So if two transactions commit at the same time, the second one reads the write set of the first.
+    Until the caller's database transaction ends, the rows with the next write ids of the updated tables are locked.
+    They are locked in the order of table ids. So if two transactions commit at the same time, the second one reads the
+    write set of the first one.
     """
     own: dict[int, dict[str | None, Write]] = defaultdict(dict)
     for write in written:
@@ -216,10 +217,11 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
 
 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
-    """Block other writers of tables until the caller's database transaction ends.
+    """Block commits of other writers of tables until the caller's database transaction ends.
 
-    ``tables`` has table ids, with True if the caller updates or deletes rows. An updating caller blocks all writers,
-    another caller blocks updating writers only. Meanwhile no other transaction changes or drops the tables.
+    ``tables`` is a dict from table id to True if the caller updates or deletes rows of the table. Such a caller blocks
+    all writers; another caller blocks only writers that update or delete rows. Meanwhile no other transaction changes
+    or drops the tables.
     """
     calls: list[Call] = []
     for table_id in sorted(tables):
@@ -232,7 +234,10 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-    """Return whether :func:`find_conflict` would find a conflict for updates of these tables and partitions."""
+    """Return whether :func:`find_conflict` would find a conflict if the transaction had updated the ``resources``.
+
+    A resource is a table id with a partition, or with None for the whole table.
+    """
     own: dict[int, set[str | None]] = defaultdict(set)
     for table_id, partition in resources:
         own[table_id].add(partition)
@@ -249,9 +254,10 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 
 
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
-    """Return the write of the transaction that may have changed the same rows, or None.
+    """Return the transaction's own write that may have changed the same rows as a write to ``partition``, or None.
 
-    A partition of None stands for the whole table, if the written partitions are unknown; Hive compares it like a name.
+    The partition None stands for the whole table: the written partitions are unknown. Hive, in contrast, compares None
+    like a name.
     """
     if partition is None:
         return next(iter(own.values()), None)
@@ -259,10 +265,10 @@ def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Writ
 
 
 def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
-    """Return the calls that record the updates of a transaction that commits.
+    """Return the calls that record the updates and deletes of a committing transaction in the write set.
 
-    They block new transactions until the caller's database transaction ends, so that each transaction with an id above
-    the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
+    They block new transactions until the caller's database transaction ends. So each transaction with an id above the
+    commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
     """
     return [
         _RECORD(table_id=write.table_id, partition=write.partition, txn_id=txn_id, operation=write.operation)
@@ -272,7 +278,7 @@ def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
 
 
 def completing(txn_id: int, written: Iterable[Write], now_ms: int) -> list[Call]:
-    """Return the calls that record the writes of a transaction at its commit, one row for each resource."""
+    """Return the calls that record the writes of a committing transaction, one row for each table or partition."""
     updates: dict[tuple[int, str | None, int | None], bool] = {}
     for write in written:
         if write.operation in _WRITES:
@@ -299,7 +305,10 @@ def forgetting_components(txn_ids: Sequence[int]) -> Iterator[Call]:
 def written_since(
     connection: Connection, table_ids: Mapping[int, str], valid_txns: ValidTxnList, *, updates_only: bool
 ) -> frozenset[str]:
-    """Return the names of tables with committed writes that the snapshot does not see."""
+    """Return the names of those tables that have committed writes which the snapshot does not see.
+
+    ``table_ids`` is a dict from table id to name.
+    """
     mapping = txn_to_write_id.c
     query = (
         select(mapping.table_id, mapping.txn_id)
@@ -323,7 +332,10 @@ def written_since(
 
 
 def _unseen(valid_txns: ValidTxnList) -> ColumnElement[bool]:
-    """Return a condition that selects all transactions that had not ended in the snapshot, and some others."""
+    """Return a condition for all write ids whose transactions had not ended in the snapshot.
+
+    The condition may also hold for some others.
+    """
     lowest = valid_txns.min_open
     txn_id = txn_to_write_id.c.txn_id
     if lowest is None:

@@ -1,4 +1,4 @@
-"""A thread that sends the heartbeats of a transaction, and stops its job when another client ends the transaction."""
+"""Threads that send the heartbeats of transactions, and the stop of a job when another client ends its transaction."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ Ended = Callable[[TransactionAbortedError], object]
 def heartbeats(
     transactions: TransactionManager, txn_id: int, timeout_s: int, ended: Ended | None = None
 ) -> Iterator[None]:
-    """Send a heartbeat every half time-out during the block. The first one comes after a random part of this time.
+    """Send heartbeats of a transaction during the block, from a thread.
 
-    If the transaction is aborted, the thread calls ``ended`` with the error, which stops the work of the transaction.
-    Source: Hive DbTxnManager.Heartbeater.
+    The period is half of the time-out; the first heartbeat comes after a random part of the period. If the transaction
+    is aborted, the thread calls ``ended`` with the error, so that ``ended`` stops the transaction's work. Source: Hive
+    DbTxnManager.Heartbeater.
     """
 
     def heartbeat() -> None:
@@ -51,13 +52,13 @@ def heartbeats(
 
 @contextmanager
 def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout_s: int) -> Iterator[None]:
-    """Send heartbeats, as :func:`heartbeats`, of all open transactions with ids from ``lo`` to ``hi``."""
+    """Send heartbeats of the open transactions with ids from ``lo`` to ``hi`` during the block, from a thread."""
     with _beating(lambda: transactions.heartbeat_range(lo, hi), f"transactions {lo} to {hi}", timeout_s, None):
         yield
 
 
 def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
-    """Return the error for a transaction that was aborted by its time-out, and whose record is purged."""
+    """Return the error for a transaction that has timed out, and whose record is purged."""
     return TransactionAbortedError(
         txn_id, f"its owner had sent no heartbeat for longer than its time-out of {timeout_s} s"
     )
@@ -103,10 +104,10 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
 
 @dataclass(slots=True)
 class TransactionJob:
-    """A transaction, and the runner and tag of its present job, if it runs one.
+    """A transaction, and the runner and tag of its current job. The runner is None if no job runs.
 
-    ``opened_id`` is None before the transaction is opened. ``ended`` is the error of a heartbeat after another client
-    has ended the transaction.
+    ``opened_id`` is None before the transaction is opened. If another client has ended the transaction, ``ended`` is
+    the error that a heartbeat got.
     """
 
     opened_id: int | None
@@ -121,7 +122,7 @@ class TransactionJob:
         return self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
-        """Stop the job after another client has ended the transaction. The thread of the heartbeats calls it."""
+        """Stop the job because another client has ended the transaction. The heartbeat thread calls this method."""
         # begin() sets the runner first and reads `ended` then, so that one of the two threads sees the other.
         self.ended = error
         self.stop()
@@ -143,6 +144,6 @@ class TransactionJob:
             self.runner.cancel(self.tag)
 
     def cause_of(self, error: BaseException) -> TransactionAbortedError | None:
-        """Return the error about the transaction's end if ``error`` is a consequence of this end, or None."""
+        """Return the error that another client has ended the transaction, if it caused ``error``, or None."""
         is_symptom = isinstance(error, JobCancelledError | TransactionError)
         return self.ended if is_symptom and not isinstance(error, TransactionAbortedError) else None

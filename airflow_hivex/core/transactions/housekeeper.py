@@ -35,19 +35,20 @@ _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subqu
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
 _COPIES_WHILE_WAITING_S = 2.0
-"""The time limits for withdrawing unused copies, and for deleting them, while the caller waits for a lock."""
+"""The time limit for withdrawing unused copies, and also for deleting them, while the caller waits for a lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """The result of one round: ids of aborted transactions and dropped requests, and numbers of removed objects.
+    """The result of a round: the ids of aborted transactions and dropped lock requests, and numbers of removed objects.
 
-    ``aborted`` has the ids of timed-out transactions, ``dropped_locks`` the ids of lock requests without a transaction.
-    ``abandoned_writes`` counts writes whose files were deleted, ``unused_copies`` folders of unused copies,
-    ``requeued_compactions`` compactions of lost workers, ``expired_partitions`` partitions that links do not show any
-    more, ``temporary_tables`` tables of ended sessions, and ``dropped_objects`` tables and partitions whose DROP was
-    killed before it had deleted the files. The other fields count removed records; ``events`` are records of the
-    notification log.
+    ``aborted`` has the ids of timed-out transactions. ``dropped_locks`` has the ids of timed-out lock requests without
+    a transaction. ``abandoned_writes`` counts the writes of killed statements whose files were deleted.
+    ``unused_copies`` counts deleted folders of unused copies. ``requeued_compactions`` counts compactions that were
+    taken from lost workers. ``expired_partitions`` counts partitions that links do not show any more.
+    ``temporary_tables`` counts dropped tables of ended sessions. ``dropped_objects`` counts tables and partitions whose
+    files were deleted because their DROP was killed. The other fields count removed records; ``events`` counts those of
+    the notification log.
     """
 
     aborted: tuple[int, ...] = ()
@@ -67,7 +68,7 @@ class HousekeepingResult:
 
 
 class Housekeeper:
-    """The periodic tasks of Hive's AcidHouseKeeper and TxnCleaner; each call runs one round."""
+    """The periodic tasks of the metastore, as in Hive's AcidHouseKeeper and TxnCleaner. Each call runs one round."""
 
     def __init__(
         self,
@@ -111,9 +112,10 @@ class Housekeeper:
     def run(self, *, only_due: bool = False) -> HousekeepingResult:
         """Run one round of all tasks. Safe to run at any time, and by several processes at once.
 
-        A caller that waits for a lock sets ``only_due``. Then the housekeeper skips each task that it has run within
-        the interval of the task (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
-        ``metastore.event.db.listener.clean.interval``), and deletes unused copies for some seconds only.
+        A caller that waits for a lock sets ``only_due``. Then a task is skipped if this housekeeper has run it within
+        the task's interval (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
+        ``metastore.event.db.listener.clean.interval``). Unused copies are deleted for a few seconds only, and temporary
+        tables are not dropped.
         """
         now = self._clock()
         most_s = _COPIES_WHILE_WAITING_S if only_due else None
@@ -161,16 +163,16 @@ class Housekeeper:
         return result
 
     def _purge_record(self) -> None:
-        """Remove recorded commits that no version within the retention of the table needs."""
+        """Remove the recorded commits that no version within the retention of their table needs."""
         with self._store.read() as connection:
             own = commit_record.own_retentions(connection, self._settings)
         for purge in commit_record.purges(self._clock(), own, self._settings):
             self._store.write_one(purge, name="purge")
 
     def _purge_transactions(self, connection: Connection) -> int:
-        """Remove ended transactions without components, but never the one with the highest id.
+        """Remove the records of ended transactions without components, but never the record with the highest id.
 
-        A record stays for one time-out after the end, so that the owner can read how the transaction has ended.
+        A record stays for one time-out after the transaction's end, so that the owner can read how it has ended.
         """
         ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
         kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
@@ -185,7 +187,7 @@ class Housekeeper:
 
 
 def _purge_write_sets(connection: Connection) -> int:
-    """Remove write sets that were committed before each open transaction began."""
+    """Remove write sets that were committed before the oldest open transaction began."""
     lowest_open = select(func.min(txns.c.id)).where(IS_OPEN).scalar_subquery()
     return connection.execute(
         delete(write_set).where(write_set.c.commit_id < func.coalesce(lowest_open, _HIGHEST + 1))
@@ -193,9 +195,9 @@ def _purge_write_sets(connection: Connection) -> int:
 
 
 def _purge_write_ids(connection: Connection) -> int:
-    """Remove write ids of transactions that every snapshot sees as committed.
+    """Remove the write ids of transactions that every snapshot sees as committed.
 
-    The highest such write id of each table stays, because it gives the high watermark of a snapshot.
+    The highest of these write ids of each table stays, because a snapshot needs it as its high watermark.
     """
     settled = and_(
         _below(txn_to_write_id.c.txn_id, _lowest_seen_open()),
@@ -216,10 +218,10 @@ def _purge_write_ids(connection: Connection) -> int:
 
 
 def _purge_completed_components(connection: Connection) -> int:
-    """Remove records of writes to a table or partition that are not needed.
+    """Remove the records of committed writes that are not needed.
 
-    The newest record, the newest update or delete, and the record with the highest write id stay: a sensor that waits
-    for a commit after a write id reads the last one.
+    For each table or partition, three records stay: the newest one, the newest update or delete, and the one with the
+    highest write id. A sensor that waits for a commit after a write id reads the third one.
     """
     completed = completed_txn_components.c
     newest = select(func.max(completed.id)).group_by(completed.table_id, completed.partition)
@@ -236,9 +238,10 @@ def _purge_completed_components(connection: Connection) -> int:
 
 
 def _lowest_seen_open() -> ScalarSelect[int | None]:
-    """Return the lowest id of the transactions that are open, or were open when an open transaction began.
+    """Return the lowest id of a transaction that was open when one of the open transactions began.
 
-    Snapshots of open transactions see all transactions below this id as ended. Source: Hive's MIN_HISTORY_LEVEL.
+    The snapshots of all open transactions see every transaction below this id as ended. Source: Hive's
+    MIN_HISTORY_LEVEL.
     """
     return select(func.min(txns.c.min_open_id)).where(IS_OPEN).scalar_subquery()
 
@@ -248,5 +251,5 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Return the condition that an id is below a bound; without a bound the condition is true for every id."""
+    """Return the condition that an id is below ``lowest``. It is true for every id if ``lowest`` is NULL."""
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

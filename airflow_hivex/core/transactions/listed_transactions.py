@@ -1,4 +1,4 @@
-"""Lists of transactions and locks for people: paged, sorted and filtered by the database."""
+"""Lists of transactions and locks for user interfaces. The database sorts, filters and pages them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A lock request that waits for a lock of another request. A request without a transaction has None as its id."""
+    """A lock request that waits for a lock of another request.
+
+    The transaction id of a request without a transaction is None.
+    """
 
     lock_id: int
     txn_id: int | None
@@ -63,7 +66,7 @@ class Wait:
 
     @property
     def name(self) -> str:
-        """Return the name of the locked database, table or partition: ``database.table partition`` or a part of it."""
+        """Return the locked object: ``database``, ``database.table`` or ``database.table partition``."""
         return shown_resource(self.resource)
 
 
@@ -71,7 +74,7 @@ class Wait:
 class TransactionCounts:
     """The numbers of open transactions and waiting requests, and the oldest of each.
 
-    ``now`` is the time of the clock.
+    ``now`` is the time at which they were counted.
     """
 
     now: datetime
@@ -82,7 +85,7 @@ class TransactionCounts:
 
 
 class TransactionListing:
-    """Lists of transactions and locks. Only reads."""
+    """Lists of transactions and locks. The methods only read the database."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -106,14 +109,14 @@ class TransactionListing:
             return Page(_with_locks(connection, found.rows), found.total)
 
     def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
-        """Return the last 200 transactions with one of the agents or ids, the oldest first. Two queries."""
+        """Return the last 200 transactions that have one of the agents or one of the ids, oldest first. Two queries."""
         query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
         with self._store.read() as connection:
             found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()
             return _with_locks(connection, [transaction_from(row) for row in reversed(found)])
 
     def locks(self, wanted: PageRequest, txn_id: int | None = None, state: LockState | None = None) -> Page[LockInfo]:
-        """Return locks, of one transaction or of all. The search text is compared with names, users and agents.
+        """Return the locks of one transaction, or of all. The search text is compared with names, users and agents.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -172,7 +175,7 @@ class TransactionListing:
             ]
 
     def counts(self) -> TransactionCounts:
-        """Return the numbers of open transactions and waiting requests. Three queries."""
+        """Return the numbers and the oldest of open transactions and waiting requests. Three queries."""
         is_open = _T.state == TxnState.OPEN.value
         waiting = select(func.count(_L.lock_id.distinct()), func.min(_L.requested_ms)).where(
             _L.state == LockState.WAITING.value
@@ -191,7 +194,7 @@ class TransactionListing:
 
 
 def _with_locks(connection: Connection, found: Sequence[Transaction]) -> list[ListedTransaction]:
-    """Return transactions with the numbers of their locks. One query."""
+    """Return the transactions, each with the numbers of its acquired and waiting locks. One query."""
     counted = (
         select(_L.txn_id, _L.state, func.count())
         .where(_L.txn_id.in_([each.id for each in found]))

@@ -1,4 +1,4 @@
-"""The transaction manager: opens, commits and aborts transactions, and allocates write ids."""
+"""The transaction manager, which opens, commits and aborts transactions and sends their heartbeats."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 
 
 class TransactionManager(SnapshotReader, WriteIdAllocator):
-    """Transactions in the metastore database (Source: docs/reference/transactions.md; Hive TxnHandler).
+    """The service for transactions in the metastore database (Source: docs/reference/transactions.md; Hive TxnHandler).
 
-    Each change of state is one conditional update, so that an aborted transaction can never commit. Methods with a
-    ``connection`` run in the caller's database transaction.
+    A change of a transaction's state is one update on the condition that the transaction is open. So an aborted
+    transaction can never commit. Methods with a ``connection`` run in the caller's database transaction.
     """
 
     def __init__(
         self, store: Store, settings: Settings, clock: Clock, register_writes: RegisterWrites | None = None
     ) -> None:
-        """Create the manager; its commits call ``register_writes``, which registers pending writes with the catalog."""
+        """Create the manager. Commits call ``register_writes`` to register pending writes with the catalog."""
         super().__init__(store)
         self._settings = settings
         self._clock = clock
@@ -95,12 +95,12 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
     ) -> list[int]:
-        """Return the consecutive ids of ``count`` new transactions, at most ``hive.txn.max.open.batch``.
+        """Open ``count`` transactions, but at most ``hive.txn.max.open.batch``, and return their consecutive ids.
 
-        ``timeout`` is in seconds; by default it is ``hive.txn.timeout``, or the time-out of replication. ``key`` is a
-        name that the caller chooses, of up to 1,024 characters. While the transaction with the key is open, another
-        call with the same key, from any process, returns the same id. The key can be used again after the record of
-        the ended transaction was purged.
+        ``timeout`` is in seconds. By default it is ``hive.txn.timeout``, or ``hive.repl.txn.timeout`` for a transaction
+        of replication. ``key`` is a name of up to 1,024 characters that the caller chooses. While the transaction with
+        the key is open, a call with the same key, from any process, returns the same id. The key can be used again
+        after the record of the ended transaction was purged.
 
         Two round trips, three with a key.
 
@@ -132,7 +132,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
     ) -> NewTransaction:
-        """Return the values of a new transaction, for :meth:`open`.
+        """Return the values of a new transaction, for example for :meth:`open_together`. No transaction is opened.
 
         Raises:
             TransactionNotOpenError: ``timeout`` is not positive, or exceeds ten years.
@@ -151,9 +151,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         )
 
     def open_together(self, new: Sequence[NewTransaction]) -> list[int]:
-        """Open several transactions of :meth:`described`, which have no keys; return their ids in the same order.
+        """Open several transactions and return their ids, in the same order. Two round trips for any number.
 
-        Two round trips for any number of them.
+        ``new`` are results of :meth:`described`, without keys.
 
         Raises:
             TooManyOpenTransactionsError: the transactions would exceed ``hive.max.open.txns``; no transaction is
@@ -225,13 +225,13 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return transaction_from(row)
 
     def find(self, key: str) -> Transaction | None:
-        """Return the transaction that was opened with the key, or None if no such transaction has a record."""
+        """Return the transaction that was opened with the key, or None if no record has the key."""
         check_key(key)
         found = self._of_key(key)
         return None if found is None else transaction_from(found)
 
     def show(self) -> list[Transaction]:
-        """Return the open and aborted transactions in the order of ids, as SHOW TRANSACTIONS. One round trip."""
+        """Return the open and aborted transactions, sorted by id, as SHOW TRANSACTIONS does. One round trip."""
         query = select(txns).where(txns.c.state != TxnState.COMMITTED.value).order_by(txns.c.id)
         with self._store.read() as connection:
             return [transaction_from(row) for row in connection.execute(query)]
@@ -245,16 +245,17 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         has_statements: bool = False,
         only_reads: bool = False,
     ) -> bool:
-        """Commit a transaction: make its writes visible, together with ``changes``, and release its locks.
+        """Commit a transaction: make its writes and ``changes`` visible, and release its locks.
 
-        Returns whether the transaction may have pending writes, which the caller cleans up now. ``changes`` (such as
-        the registration of directories, or a new table) runs in the same database transaction, and is rolled back if
+        Returns whether the transaction may have pending writes left, which the caller then cleans up. ``changes`` (such
+        as the registration of directories, or a new table) runs in the same database transaction, and is rolled back if
         the commit is refused. A second commit changes nothing.
 
-        If transactions overlap in time and update or delete rows of the same partition or table, only the first one can
-        commit. A caller whose locks exclude others sets ``exclusive_write_locks``, and the commit does not look for
-        conflicts. An update of unknown partitions conflicts with an update of any partition. A caller that expects
-        pending writes sets ``has_statements``, and one that has read only sets ``only_reads``, which saves round trips.
+        If transactions that overlap in time update or delete rows of the same partition or table, only the first one
+        can commit. An update of unknown partitions conflicts with an update of any partition. A caller whose locks
+        exclude other writers sets ``exclusive_write_locks``; then the commit does not look for conflicts. Two arguments
+        save round trips: ``has_statements`` if pending writes are expected, and ``only_reads`` if the transaction has
+        only read.
 
         Raises:
             WriteConflictError: another transaction has committed first; this transaction is aborted.
@@ -319,7 +320,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
         """Commit the transactions that need no checks, and return their ids.
 
-        The other transactions stay open: use :meth:`commit`. Two round trips for 16 transactions.
+        The other transactions are unchanged: call :meth:`commit` for them. Two round trips per 16 transactions.
 
         Raises:
             OutcomeUnknownError: the connection was lost during the commit; call :meth:`commit` for each transaction.
@@ -352,10 +353,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="abort")
 
     def begin_again(self, txn_id: int, reason: str) -> int:
-        """Abort a transaction, open an equal one that takes over its locks, and return the new id.
+        """Abort a transaction, open an equal transaction with its acquired locks, and return the new id.
 
-        A statement calls this method if other transactions have committed while it waited for a lock. It need not wait
-        for the lock again.
+        A statement calls this method if other transactions have committed while the statement waited for a lock. The
+        new transaction need not wait for the lock again.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError: the transaction has ended meanwhile.
@@ -391,9 +392,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             raise
 
     def _abort_unknown_successor(self, txn_id: int, opened: Sequence[int], reason: str) -> None:
-        """Abort a new transaction whose id no caller has received, because an interrupt came after its commit.
+        """Abort the successor of a transaction, because no caller has received the successor's id.
 
-        If the commit was not applied, another client may have opened a transaction with this id; it stays open.
+        An interrupt may have come before or after the database commit that opened the successor. If the commit was not
+        applied, another client may have opened a transaction with this id. That transaction stays open.
         """
         for successor in opened:
             try:
@@ -406,7 +408,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
     ) -> list[int]:
-        """Abort the transactions that are still open, and return their ids; the others are ignored."""
+        """Abort the transactions that are still open, and return their ids. Other ids are ignored."""
         wanted = sorted({txn_id for txn_id in txn_ids if is_id(txn_id)})
 
         def work(connection: Connection) -> list[int]:
@@ -417,11 +419,14 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_in(
         self, connection: Connection, txn_ids: Sequence[int], reason: str | None, code: AbortReason
     ) -> list[int]:
-        """Abort transactions as :meth:`abort_many`, in the caller's database transaction; ``txn_ids`` are sorted."""
+        """Abort the transactions that are still open, in the caller's database transaction, and return their ids.
+
+        ``txn_ids`` must be sorted.
+        """
         return commit_and_abort.abort_in(connection, self._clock, txn_ids, reason, code)
 
     def heartbeat(self, txn_id: int | None = None, lock_id: int | None = None) -> None:
-        """Send a heartbeat for a transaction, a lock, or both; an id of None or 0 is ignored. One round trip each.
+        """Send a heartbeat for a transaction, a lock, or both. An id of None or 0 is ignored. One round trip each.
 
         Raises:
             TransactionAbortedError: the transaction was aborted.
@@ -451,9 +456,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             self._store.write_one(work, name="heartbeat")
 
     def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
-        """Send a heartbeat for all transactions from ``lo`` to ``hi``; return the ids that are not open.
+        """Send heartbeats for all transactions from ``lo`` to ``hi``, and return the ids without an open transaction.
 
-        Ids of unknown, committed or aborted transactions cause no error. One round trip if all are open.
+        Ids of unknown, committed or aborted transactions cause no error. One round trip if all transactions are open.
 
         Raises:
             InvalidTransactionRequestError: the ids are not a range, or the range exceeds ``hive.max.open.txns``.
@@ -481,9 +486,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return self._store.write(work, name="heartbeat")
 
     def abort_timed_out(self) -> list[int]:
-        """Abort every open transaction whose last heartbeat is older than its time-out; return their ids.
+        """Abort all timed-out transactions, and return their ids.
 
-        Each batch of them is a database transaction of its own.
+        The last heartbeat of such an open transaction is older than its time-out. Each batch of transactions is aborted
+        in its own database transaction.
         """
         with self._store.read() as connection:
             if not commit_and_abort.has_timed_out(connection, self._clock):
@@ -502,7 +508,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     # -- parts ----------------------------------------------------------------------
 
     def check_open(self, connection: Connection, txn_id: int) -> None:
-        """Ensure that a transaction is open until the caller's database transaction ends.
+        """Check that a transaction is open, and keep it open until the caller's database transaction ends.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
@@ -517,7 +523,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         raise WriteConflictError(txn_id, sentence)
 
     def heartbeat_in(self, connection: Connection, txn_id: int) -> None:
-        """Send a heartbeat for a transaction, as :meth:`heartbeat`, in the caller's database transaction."""
+        """Send a heartbeat for a transaction in the caller's database transaction; see :meth:`heartbeat`."""
         alive = connection.execute(update(txns).where(txns.c.id == txn_id, IS_OPEN).values(heartbeat_ms=self._clock()))
         if alive.rowcount:
             return
@@ -536,9 +542,10 @@ _FREE_AGAIN = 0.9
 
 
 class OpenTransactionLimit:
-    """The limit of open transactions. They are counted only if their number may be near the limit.
+    """The limit of the number of open transactions.
 
-    After the limit was reached, no transaction is opened until their number is below 90 % of the limit.
+    Open transactions are counted at intervals, and if their number may be near the limit. After the limit was reached,
+    no transaction is opened until the number is below 90 % of the limit.
     """
 
     def __init__(self, limit: int, interval_s: int) -> None:
@@ -550,17 +557,17 @@ class OpenTransactionLimit:
         self._refusing = False
 
     def must_count(self, count: int, now_ms: int) -> bool:
-        """Return whether open transactions must be counted before ``count`` new ones are opened."""
+        """Return whether open transactions must be counted before ``count`` new transactions are opened."""
         if self._refusing or self._counted is None or now_ms - self._counted_ms >= self._interval_ms:
             return True
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN
 
     def check(self, open_count: int, now_ms: int) -> None:
-        """Compare the counted open transactions with the limit, and keep the count for later calls.
+        """Compare the number of open transactions with the limit, and keep the number for later calls.
 
         Raises:
-            TooManyOpenTransactionsError: the count has reached the limit, or 90 % of it after the limit was reached
-                before.
+            TooManyOpenTransactionsError: the number has reached the limit; or it had reached the limit before, and is
+                not yet below 90 % of the limit.
         """
         self._counted, self._counted_ms, self._opened_since = open_count, now_ms, 0
         self._refusing = open_count >= (self._limit * _FREE_AGAIN if self._refusing else self._limit)
@@ -568,5 +575,5 @@ class OpenTransactionLimit:
             raise TooManyOpenTransactionsError(open_count, self._limit)
 
     def opened(self, count: int) -> None:
-        """Add a number of transactions that this process has opened since the last count."""
+        """Add ``count`` transactions, which this process has just opened, to the number since the last count."""
         self._opened_since += count

@@ -1,4 +1,4 @@
-"""New transactions: their ids and rows. The functions send their calls in the caller's exchange."""
+"""The ids and rows of new transactions. The functions send their calls in the caller's exchange."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OF_KEY = Prepared(SELECT_ROW.where(txns.c.key == bindparam("key", type_=String)
 _ID = counters.c.value - bindparam("before_last", type_=BigInteger)
 _COUNTER = counters.alias("txn_counter")
 NEW_TXN_ID = select(_COUNTER.c.value).where(_COUNTER.c.name == literal_column("'txn'")).scalar_subquery()
-"""The id of the last opened transaction, for later statements of the database transaction that opens it."""
+"""The subquery for the id of a new transaction, for later queries of the database transaction that opens it."""
 _NOW_MS = bindparam("now_ms", type_=BigInteger)
 _VALUES: dict[str, ColumnElement[Any]] = {
     "id": _ID,
@@ -60,7 +60,10 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 def _inserting(values: Mapping[str, ColumnElement[Any]]) -> Prepared:
-    """Return the INSERT of a new row. It must run after the counter is locked, so that it reads all earlier rows."""
+    """Return the INSERT of a new transaction's row.
+
+    It must run after the counter is locked, so that it reads the rows of all earlier transactions.
+    """
     row = select(*values.values()).where(_OF_TXN_IDS)
     return Prepared(insert(txns).from_select(list(values), row, include_defaults=False))
 
@@ -81,7 +84,7 @@ class NewTransaction:
     key: str | None
 
     def row(self, now_ms: int, before_last: int = 0) -> dict[str, Value]:
-        """Return the values of the transaction's row, whose id is the last allocated id minus ``before_last``."""
+        """Return the values of the transaction's row. Its id is the last allocated id minus ``before_last``."""
         return {
             "before_last": before_last,
             "type": self.type.value,
@@ -95,7 +98,7 @@ class NewTransaction:
 
 
 class KeyTakenError(Exception):
-    """Another transaction has the key, so the opening is rolled back. ``row`` is the row of the other transaction."""
+    """Error: another transaction has the key, so no transaction is opened. ``row`` is the other transaction's row."""
 
     def __init__(self, row: TxnRow) -> None:
         super().__init__(row)
@@ -105,9 +108,9 @@ class KeyTakenError(Exception):
 def open_transactions(
     exchange: Exchange, new: Sequence[NewTransaction], now_ms: int, check: Callable[[int], None] | None
 ) -> list[int]:
-    """Return the ids of new transactions, and finish the exchange. Only a single transaction may have a key.
+    """Open transactions, finish the exchange, and return the ids. Only a single transaction may have a key.
 
-    ``check`` is called with the number of open transactions. One round trip, two with a ``check`` or a key.
+    ``check`` is called with the number of open transactions. One round trip, or two with a ``check`` or a key.
 
     Raises:
         KeyTakenError: a transaction with the key exists.
@@ -133,10 +136,10 @@ def open_transactions(
 def open_with(
     exchange: Exchange, new: NewTransaction, now_ms: int, check: Callable[[int], None] | None, calls: Sequence[Call]
 ) -> tuple[int, list[Rows]]:
-    """Open a transaction, send ``calls`` after its row, and finish the exchange; return its id and the calls' answers.
+    """Open a transaction, run ``calls``, and finish the exchange. Return the transaction's id and the calls' answers.
 
-    No other transaction may have its key. ``check`` is called with the number of open transactions. One round trip, two
-    with a ``check``.
+    The calls run after the INSERT of the transaction's row. The caller ensures that no other transaction has the key.
+    ``check`` is called with the number of open transactions. One round trip, or two with a ``check``.
     """
     row = _INSERT(**new.row(now_ms))
     if check is None:
@@ -149,9 +152,9 @@ def open_with(
 
 
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
-    """Return the calls that store a transaction as committed; the answer to the first call is its id.
+    """Return the calls that store a new transaction as committed. The answer to the first call is its id.
 
-    Send these calls late: clients that open transactions wait until the caller's database transaction ends.
+    Send these calls late: other clients cannot open transactions until the caller's database transaction ends.
     """
     return _TAKE_IDS(count=1), _INSERT_COMMITTED(**new.row(now_ms))
 

@@ -1,7 +1,8 @@
-"""Pending writes: the writes of an open transaction's statements, kept for its own reads and for its commit.
+"""Pending writes: the writes of the statements of an open transaction.
 
-A write is first recorded without directories. As long as it has none, its statement still runs or was killed. The
-functions run in the database transaction of the caller.
+The transaction itself reads them, and its commit registers them. A write is first recorded without directories. As long
+as it has no directories, its statement still runs or was killed. The functions run in the database transaction of the
+caller.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from airflow_hivex.core.store.exchange import later, together
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
 CONSUMES = -1
-"""The statement id of a row without a write, which lists files that a statement reads and then deletes."""
+"""The statement id of a row that records no write, but the files that a statement reads and then deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """The write of one statement in an open transaction. After the end of the statement it has ``directories``.
+    """The write of one statement in an open transaction. ``directories`` is set when the statement has ended.
 
     A write that ``is_taken_back`` is never committed, even if its statement still runs; its files are being deleted.
-    ``began`` is the number of the session of ``writer`` that owns the write; a later session has a higher number.
-    ``operation`` names a running operation of a Spark Connect server, and ``statement`` is the fingerprint of its
-    statement. If ``is_claimed``, the session moves the files to their place.
+    ``writer`` names a part of the transaction's work. ``began`` is the number of the session that owns the write. A
+    later session of the same writer has a higher number. ``operation`` is a running operation of a Spark Connect
+    server, and ``statement`` is the fingerprint of its statement. With ``is_claimed`` the session moves the files to
+    their final place.
 
-    For a write to an external table, ``root`` is the folder of the table, ``depth`` the number of its partition keys,
-    and ``places`` the folders into which files may have been moved. If ``is_registered``, the files are visible, and
-    the files that they replace can be deleted. ``consumed`` has the files that a statement reads and then deletes, by
-    folder and name, with their sizes and times; such a row has no write.
+    For a write to an external table, ``root`` is the folder of the table, and ``depth`` is the number of its partition
+    keys. ``places`` are the folders into which files may have been moved. With ``is_registered`` the files are visible,
+    and the files that they replace can be deleted. ``consumed`` has the files that a statement reads and then deletes,
+    by folder and name, with their sizes and times; such a row records no write.
     """
 
     id: int
@@ -59,13 +61,16 @@ class PendingWrite:
 
     @property
     def may_be_resumed(self) -> bool:
-        """Return whether a later session of the same writer may take over the write and wait for its operation."""
+        """Return whether a later session of the same writer may take over the write, and wait for its operation."""
         is_over = self.is_taken_back or self.is_claimed or self.directories is not None
         return self.operation is not None and not is_over
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """Return pairs of a written partition and the operation on it. None stands for a table without partitions."""
+        """Return pairs of a written partition and the operation on the partition.
+
+        The partition None stands for a table without partitions.
+        """
         facts = self.facts
         named = frozenset() if facts.partition is None else frozenset(((facts.partition, facts.operation),))
         return named | facts.operations(self.directories or ())
@@ -77,7 +82,10 @@ class PendingWrite:
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
-    """Lock transactions, so that no other client commits their writes until the caller's database transaction ends."""
+    """Lock the rows of transactions until the caller's database transaction ends.
+
+    Meanwhile no other client commits or changes their pending writes.
+    """
     for batch in batches(sorted(txn_ids)):
         later(connection, select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update())
 
@@ -132,7 +140,9 @@ def begin(
 def record(
     connection: Connection, table: StoredTable, write: PendingWrite, written: Sequence[WrittenDirectory]
 ) -> None:
-    """Record the directories of a statement, which later statements read. The caller has called :func:`one_at_a_time`.
+    """Record the directories that a statement has written. Later statements of the transaction read them.
+
+    The caller has called :func:`one_at_a_time`.
 
     Raises:
         InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition or table before.
@@ -153,7 +163,7 @@ def record(
 
 
 def check_owned(connection: Connection, table: str, write: PendingWrite) -> PendingWrite:
-    """Return a write as it is recorded now. The caller has called :func:`one_at_a_time`.
+    """Return the current record of a write. The caller has called :func:`one_at_a_time`.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has withdrawn the write, or has taken it over.
@@ -176,10 +186,10 @@ def check_not_overwritten(
     *,
     except_for: int | None = None,
 ) -> None:
-    """Refuse a write to a partition or table that the transaction has overwritten; see :func:`record`.
+    """Refuse a write to a partition or table that the same transaction has overwritten; see :func:`record`.
 
-    ``of_table`` are the writes of the transaction to the table. ``except_for`` is the id of the checked write if it is
-    recorded already.
+    ``of_table`` are the writes of the transaction to the table. If the refused write is among them, ``except_for`` is
+    its id.
     """
     for earlier in of_table:
         both = earlier.partitions & partitions if earlier.facts.overwrite and earlier.id != except_for else ()
@@ -194,11 +204,11 @@ def check_not_overwritten(
 
 
 def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredTable, partition: str | None) -> None:
-    """Refuse an INSERT OVERWRITE while another one of the transaction may write to the same partition or table.
+    """Refuse an INSERT OVERWRITE while another INSERT OVERWRITE of the transaction may write to the same place.
 
-    Both would write the same base directory, and a failure of one would delete the directory of the other.
-    ``of_table`` are the writes of the transaction to the table. ``partition`` is None for dynamic partitions, and for a
-    table without partitions.
+    Both would write the same base directory of a partition or table. If one statement failed, the directory of the
+    other would be deleted. ``of_table`` are the writes of the transaction to the table. ``partition`` is None for
+    dynamic partitions, and for a table without partitions.
 
     Raises:
         InvalidOperationError: another INSERT OVERWRITE still runs, or was killed and not repeated.
@@ -216,7 +226,10 @@ def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredT
 def overwritten_by_others(
     connection: Connection, write: PendingWrite, besides: Collection[int]
 ) -> frozenset[str | None]:
-    """Return the partitions that other statements of the transaction, except ``besides``, have overwritten."""
+    """Return the partitions that other statements of the write's transaction have overwritten.
+
+    The statements of the writes ``besides`` do not count.
+    """
     noted = (
         each.partitions
         for each in of_transaction(connection, write.facts.txn_id, table_id=write.table_id)
@@ -226,7 +239,7 @@ def overwritten_by_others(
 
 
 def registered(connection: Connection, write: PendingWrite) -> frozenset[str | None]:
-    """Return the partitions in which a commit has registered directories of this write."""
+    """Return the partitions in which directories of this write are registered."""
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
@@ -238,7 +251,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
 def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
-    """Return the writes of a transaction, of one table or writer if given, in the order of statements."""
+    """Return the writes of a transaction in the order of statements. ``table_id`` and ``writer`` restrict them."""
     query = query_of(txn_id, table_id)
     if writer is not None:
         query = query.where(pending_writes.c.writer == writer)
@@ -246,18 +259,18 @@ def of_transaction(
 
 
 def query_of(txn_id: int, table_id: int | None = None) -> Select[Any]:
-    """Return the query of the writes of a transaction, perhaps to one table, in the order of statements."""
+    """Return the query for the writes of a transaction, or only those to a table, in the order of statements."""
     query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
     return query if table_id is None else query.where(pending_writes.c.table_id == table_id)
 
 
 def from_rows(rows: Iterable[Any]) -> list[PendingWrite]:
-    """Return the writes of rows."""
+    """Return the writes that are stored in rows of :func:`query_of`."""
     return [_from_row(row) for row in rows]
 
 
 def read(connection: Connection, write_id: int) -> PendingWrite | None:
-    """Return a write as it is recorded now, or None if it was removed. The caller has called :func:`one_at_a_time`."""
+    """Return the current record of a write, or None if it was removed. The caller has called :func:`one_at_a_time`."""
     row = connection.execute(select(pending_writes).where(pending_writes.c.id == write_id)).one_or_none()
     return None if row is None else _from_row(row)
 
@@ -265,7 +278,10 @@ def read(connection: Connection, write_id: int) -> PendingWrite | None:
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """Return the directories that a transaction has written, as dicts by table id and partition (None: the table)."""
+    """Return the directories that a transaction has written, as a dict from table id to a dict from partition.
+
+    The partition None stands for a table without partitions.
+    """
     found: dict[int, dict[str | None, list[WrittenDirectory]]] = defaultdict(lambda: defaultdict(list))
     for write in of_transaction(connection, txn_id):
         if write.directories is None:
@@ -278,7 +294,10 @@ def written_directories(
 
 
 def of_ended_transactions(connection: Connection, after: int, limit: int) -> list[PendingWrite]:
-    """Return up to ``limit`` writes of ended transactions, with ids above ``after``. They will never be registered."""
+    """Return up to ``limit`` pending writes of ended transactions, with ids above ``after``.
+
+    They will never be registered.
+    """
     query = (
         select(pending_writes)
         .outerjoin(txns, txns.c.id == pending_writes.c.txn_id)
@@ -305,7 +324,7 @@ def change_document(connection: Connection, write_id: int, **changes: Any) -> No
 
 
 def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) -> frozenset[int]:
-    """Return the ids of the writes that a later session of their writer has taken over."""
+    """Return the ids of those writes that a later session of the same writer has taken over."""
     began = {write.id: write.began for write in writes}
     return frozenset(
         row.id
@@ -316,10 +335,10 @@ def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) 
 
 
 def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
-    """Withdraw writes: from now on no statement reads or commits them, and their files can be deleted.
+    """Withdraw writes: from now on they are not read or committed, and their files can be deleted.
 
-    Returns a dict from the id of each write that is still recorded to True if it had been withdrawn before. The caller
-    has called :func:`one_at_a_time`.
+    Returns a dict from write id to True if the write had been withdrawn before. A write that is not recorded any more
+    is missing. The caller has called :func:`one_at_a_time`.
     """
     rows = [
         row

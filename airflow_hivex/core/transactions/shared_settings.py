@@ -1,4 +1,4 @@
-"""Parameters that all clients of a metastore must share. Source: docs/reference/transactions.md."""
+"""Settings that all clients of a metastore must share. Source: docs/reference/transactions.md."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _STORED_MODE = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
 def agree(store: Store, settings: Settings) -> Settings:
     """Return the settings with the values that all clients of the metastore share.
 
-    These are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is the value that the last client has set.
-    With a shorter time-out a client would abort the transactions of another client, whose heartbeats come less often.
-    So a client without a time-out uses the stored one, and another value changes it only if no transaction is open.
+    The shared settings are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is the value that the last
+    client has set. A client with a shorter time-out would abort the transactions of clients whose heartbeats come less
+    often. So a client without its own time-out uses the stored time-out. A client with another time-out changes the
+    stored one, but only if no transaction is open and no lock exists.
 
     Raises:
         InvalidSettingError: the time-out differs from the stored one, and transactions or locks are open.
@@ -37,7 +38,10 @@ def agree(store: Store, settings: Settings) -> Settings:
 
 
 def _mode(store: Store, settings: Settings, stored: int | None) -> bool:
-    """Return whether namespaces are closed: the setting of this client, or else the last setting of another client."""
+    """Return whether namespaces are closed by default, and store the setting of this client if it has one.
+
+    A client without the setting uses the stored one.
+    """
     wanted = int(settings[NAMESPACE_MODE])
     if not settings.is_given(NAMESPACE_MODE):
         return bool(stored or 0)

@@ -1,4 +1,4 @@
-"""The snapshot and statement ids that the statements of one transaction share in all processes.
+"""The snapshot and the statement ids of a transaction of several statements, shared by all processes.
 
 The functions run in the database transaction of the caller.
 """
@@ -19,17 +19,17 @@ from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import txns
 
 MOST_STATEMENTS = 4096
-"""The largest number of statements of a transaction: a statement id has 12 bits. Source: Hive BucketCodec."""
+"""The largest number of writing statements of a transaction: an id has 12 bits. Source: Hive BucketCodec."""
 
 
 _NOT_TAKEN = ""
-"""The stored snapshot of a transaction of several statements that has not read yet."""
+"""The stored value for a transaction of several statements that has no snapshot yet."""
 
 
 def mark_shared(connection: Connection, txn_id: int) -> None:
-    """Mark a transaction as one of several statements, before its first statement.
+    """Mark that a transaction has several statements, before its first statement.
 
-    The transaction may read any table later. By the mark the cleaner knows that its locks do not cover all reads.
+    The transaction may later read any table. The mark shows the cleaner that its current locks do not cover all reads.
     """
     later(
         connection,
@@ -45,17 +45,17 @@ def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
 
 
 def snapshot_query(txn_id: int) -> Select[Any]:
-    """Return the query of the shared snapshot of a transaction, for :func:`snapshot_from`."""
+    """Return the query whose rows :func:`snapshot_from` reads: the shared snapshot of a transaction."""
     return select(txns.c.snapshot).where(txns.c.id == txn_id)
 
 
 def snapshot_from(rows: Iterable[Any]) -> ValidTxnList | None:
-    """Return the shared snapshot of a transaction's row, or None before the first read."""
+    """Return the shared snapshot from rows of :func:`snapshot_query`, or None before the first read."""
     return next((ValidTxnList.parse(row.snapshot) for row in rows if row.snapshot), None)
 
 
 def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
-    """Return the snapshot that the statements of a transaction share; the first read takes it.
+    """Return the snapshot that the statements of a transaction share. The first call takes the snapshot.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.
@@ -78,7 +78,7 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
 
 
 def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> None:
-    """Store an earlier snapshot as the snapshot that a transaction reads, for the cleaner.
+    """Store an earlier snapshot as the one that a transaction reads, so that the cleaner keeps its files.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.
@@ -89,12 +89,12 @@ def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> N
 
 
 def next_statement_id(connection: Connection, txn_id: int) -> int:
-    """Return the next statement id of an open transaction, as :func:`statement_id_from`."""
+    """Take and return the next statement id of an open transaction; see :func:`statement_id_from`."""
     return statement_id_from(connection.execute(taking_statement_id(txn_id)), txn_id)
 
 
 def taking_statement_id(txn_id: int) -> ReturningUpdate[Any]:
-    """Return the statement that takes the next statement id of a transaction, for :func:`statement_id_from`."""
+    """Return the UPDATE that takes the next statement id of a transaction; :func:`statement_id_from` reads its rows."""
     return (
         update(txns)
         .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
@@ -104,7 +104,9 @@ def taking_statement_id(txn_id: int) -> ReturningUpdate[Any]:
 
 
 def statement_id_from(rows: Iterable[Any], txn_id: int) -> int:
-    """Return the next statement id of an open transaction, from 0. The id is a part of the names of directories.
+    """Return the statement id from the rows of :func:`taking_statement_id`. The first id of a transaction is 0.
+
+    The id is a part of the names of the directories that the statement writes.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.

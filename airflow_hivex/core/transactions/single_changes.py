@@ -1,6 +1,6 @@
-"""Transactions for single changes, each opened and committed in the database transaction of its change.
+"""Transactions for single changes, so that each change of a managed table has a write id.
 
-So each change of a managed table has a write id, even if the caller has no transaction.
+If the caller has no transaction, one is opened and committed in the database transaction of the change.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from airflow_hivex.core.transactions.opening import NewTransaction, open_transac
 
 _AGENT = "a change by the catalog"
 _TIMEOUT_S = 300
-"""The time-out in seconds. It has no effect, because the transaction is committed before it is visible."""
+"""The time-out in seconds. It has no effect, because the transaction is visible only after its commit."""
 
 
 def open_in(connection: Connection, now_ms: int) -> int:
-    """Return the id of a new transaction, for :func:`commit_in`. One round trip.
+    """Open a transaction and return its id; :func:`commit_in` commits it. One round trip.
 
-    Call this function late: clients that open transactions wait until the caller's database transaction ends.
+    Call this function late: other clients cannot open transactions until the caller's database transaction ends.
     """
     host = socket.gethostname()[:255]
     new = NewTransaction(TxnType.DEFAULT, _TIMEOUT_S, user="", host=host, agent_info=_AGENT, key=None)
@@ -38,9 +38,9 @@ def open_in(connection: Connection, now_ms: int) -> int:
 
 
 def take_write_id(connection: Connection, txn_id: int, table_id: int, at_least: int = 1) -> int:
-    """Return the write id of a transaction for a table. Safe to repeat. One round trip, more with ``at_least``.
+    """Return the write id of a transaction for a table. Safe to repeat. One round trip, or more with ``at_least``.
 
-    A write id below ``at_least`` is replaced, unless the transaction has written rows with it.
+    A write id below ``at_least`` is replaced by a higher one, unless the transaction has already used it to write.
 
     Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only.
@@ -67,7 +67,7 @@ def commit_in(connection: Connection, clock: Clock, txn_id: int) -> None:
 
 
 class _LocksInTheWayError(Exception):
-    """The locks could not be granted at once, so the changes are rolled back."""
+    """Error: the locks could not be granted at once, so the changes are rolled back."""
 
 
 def commit_at_once(
@@ -80,10 +80,11 @@ def commit_at_once(
     user: str,
     agent_info: str | None,
 ) -> int | None:
-    """Commit ``changes`` in a new transaction and return its id, or change nothing if a check of locks fails.
+    """Commit ``changes`` in a new transaction, and return its id. If a check of locks fails, change nothing.
 
-    ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent last, and then requests for locks wait
-    until the commit, so that the result of the checks stays true. Two round trips besides those of the changes.
+    The result is then None. ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent last. Then new
+    requests for locks wait until the commit, so that the result of the checks stays true. Two round trips besides those
+    of the changes.
 
     Raises:
         OutcomeUnknownError: the connection was lost during the commit, and the outcome could not be read.
@@ -113,7 +114,10 @@ def commit_at_once(
 
 
 def _outcome(transactions: TransactionManager, new: NewTransaction, error: OutcomeUnknownError) -> int | None:
-    """Return the id of a transaction whose commit has lost the connection, or None if the commit was not applied."""
+    """Return the id of the transaction if its commit was applied, or None if it was not.
+
+    The connection was lost during the commit.
+    """
     try:
         # This call waits for the end of the first database transaction, which has locked the counter.
         (txn_id,) = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)

@@ -1,4 +1,7 @@
-"""The snapshots of transactions: read, compared with later commits, and kept for readers after their transaction."""
+"""The snapshots of transactions: to read them, to compare them with later commits, and to keep them for later readers.
+
+A snapshot is kept if its files are read after the end of its transaction.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,15 @@ from airflow_hivex.core.transactions.table_names import read_table_ids, read_tab
 
 
 class SnapshotReader:
-    """A reader of snapshots, and of the commits of other transactions since a snapshot."""
+    """The service that reads snapshots, and the commits of other transactions since a snapshot."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def valid_txns(self, txn_id: int | None = None) -> ValidTxnList:
-        """Return the current snapshot, in which the transaction ``txn_id`` sees its own writes. One round trip.
+        """Return the current snapshot, or the snapshot of the transaction ``txn_id``. One round trip.
+
+        A transaction sees its own writes, but no transactions with higher ids.
 
         Raises:
             NoSuchTransactionError: ``txn_id`` is not a valid id.
@@ -35,7 +40,7 @@ class SnapshotReader:
             return read_valid_txns(connection, txn_id)
 
     def valid_write_ids(self, names: Sequence[str], valid_txns: ValidTxnList) -> dict[str, ValidWriteIdList]:
-        """Return the write id lists of tables (``database.table``) in a snapshot.
+        """Return the write id lists of tables in a snapshot, as a dict from name (``database.table``).
 
         Raises:
             NoSuchTableError: a table does not exist.
@@ -51,11 +56,11 @@ class SnapshotReader:
     def written_since(
         self, names: Sequence[str], valid_txns: ValidTxnList, *, updates_only: bool = False
     ) -> frozenset[str]:
-        """Return the tables (``database.table``) with commits after the snapshot.
+        """Return the tables (``database.table``) that have commits after the snapshot.
 
-        A statement with exclusive locks calls this method after a wait for them. If the result is not empty, the
-        statement needs a new snapshot. ``updates_only`` ignores inserts. The transaction of the snapshot must be open,
-        so that the records of the commits are kept.
+        A statement with exclusive locks calls this method after it has waited for the locks. If the result is not
+        empty, the statement needs a new snapshot. With ``updates_only`` inserts do not count. The transaction of the
+        snapshot must be open, so that the records of the commits are kept.
 
         Raises:
             NoSuchTableError: a table does not exist.
@@ -65,10 +70,10 @@ class SnapshotReader:
             return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
 
     def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-        """Return whether a commit of the transaction would now fail if it had updated the ``resources``.
+        """Return whether a commit of the transaction would now fail if the transaction had updated the ``resources``.
 
-        A resource is the id of a table and a partition, or None for the whole table. No row is locked, so that a later
-        commit can change the result. One round trip for up to 10,000 tables.
+        A resource is a table id with a partition, or with None for the whole table. No row is locked, so a commit of
+        another transaction can change the result. One round trip for up to 10,000 tables.
 
         Raises:
             NoSuchTransactionError: ``txn_id`` is not a valid id.
@@ -79,14 +84,14 @@ class SnapshotReader:
 
 
 def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
-    """Return a dict from table id to the given name (``database.table``). One round trip."""
+    """Return a dict from table id to name (``database.table``) for the named tables. One round trip."""
     wanted = {name: split_name(name) for name in names}
     found = read_table_ids(connection, wanted.values())
     return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest id such that the snapshot sees all transactions up to this id as ended."""
+    """Return the highest id up to which the snapshot sees all transactions as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 
@@ -101,11 +106,11 @@ def keep(
     retention_s: int,
     user: str,
 ) -> None:
-    """Keep a snapshot for readers of some tables, in the caller's database transaction. One round trip.
+    """Keep the files of some tables that a snapshot sees, after its transaction has ended. One round trip.
 
-    A DataFrame is computed, and listed files are read, after the transaction has ended. The cleaner spares the files
-    until the snapshot expires (``hivex.dataframe.retention.time``). The snapshot locks nothing: DROP and TRUNCATE
-    remove the files nevertheless.
+    It is needed because Spark computes a DataFrame, and a client reads the files of a listing, only after the
+    transaction has ended. The cleaner keeps the files until the snapshot expires (``hivex.dataframe.retention.time``).
+    The snapshot locks nothing: DROP and TRUNCATE still remove the files.
     """
     rows = [
         {
@@ -125,7 +130,10 @@ def keep(
 def keep_lower(
     connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
 ) -> None:
-    """Keep an earlier snapshot of a table for an open transaction, or the lowest of several. Two round trips."""
+    """Keep an earlier snapshot of a table for an open transaction. Two round trips.
+
+    If the transaction has kept a snapshot of the table before, the earlier one of the two is kept.
+    """
     k = kept_snapshots.c
     removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)
     before = connection.execute(removed).scalars().all()

@@ -1,6 +1,6 @@
-"""The ids of named tables, and the write ids that earlier tables of a name have used.
+"""The ids of named tables, and the write ids that earlier tables of the same name have used.
 
-Functions here take part in the caller's transaction.
+Functions here take part in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_table_id(connection: Connection, database: str, table: str) -> int:
 
 
 def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> dict[QualifiedName, int]:
-    """Return the ids of tables, as a dict from normalised name. One round trip.
+    """Return the ids of tables, as a dict from normalised (database, table) pair. One round trip.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
@@ -63,7 +63,7 @@ def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> di
 
 
 def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> dict[QualifiedName, TableMark]:
-    """Return the ids and versions of tables, as a dict from normalised name. One round trip.
+    """Return the ids and versions of tables, as a dict from normalised (database, table) pair. One round trip.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
@@ -83,15 +83,15 @@ def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> 
 
 
 def split_name(name: str) -> QualifiedName:
-    """Split ``database.table`` into database and table; a name without a database gets the default database."""
+    """Split ``database.table`` into database and table. Without a database it is the default database."""
     database, _, table = name.rpartition(".")
     return database or DEFAULT_DATABASE, table
 
 
 _KEPT_MS = 10 * 86_400_000
-"""The time for which records are kept.
+"""The time in milliseconds for which the write ids of former names are kept.
 
-With the default retention of the notification log, caches keep entries less long.
+With the default retention of the notification log, caches keep their entries for a shorter time.
 """
 
 _NEXT_OF = select(former_write_ids.c.next).where(
@@ -110,11 +110,11 @@ _BEGIN = Prepared(
 
 
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
-    """Record the write ids of tables that are dropped or renamed, including the write id of this change.
+    """Record the next write ids of tables that are dropped or renamed, for a later table of the same name.
 
-    The text form of a write id list has the name of its table and no id. Two tables of one name must not have equal
-    lists: a reader with such a text could get the earlier table from the cache of a process that does not know the
-    later one.
+    The recorded write ids include the one of this change. The text form of a write id list has the name of its table,
+    but no table id. So two tables of one name must not have equal lists. Otherwise a reader with such a text could get
+    the earlier table from the cache of a process that does not know the later table.
     """
     former, following = former_write_ids.c, next_write_ids.c
     later(connection, delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
@@ -135,13 +135,13 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
 
 def beginning_after(name: QualifiedName, table_id: int, first: int) -> Call:
-    """Return the call that begins the write ids of a new table, and returns the first one as ``next``.
+    """Return the call that stores the first write id of a new table. Its answer has this id as ``next``.
 
-    The first one is ``first``, or a higher id that no earlier table of its name has used.
+    The first write id is ``first``, or a higher id that no earlier table of the name has used.
     """
     return _BEGIN(of_database=name[0], of_table=name[1], of_id=table_id, first=first)
 
 
 def next_of(connection: Connection, name: QualifiedName) -> int:
-    """Return the lowest write id above all write ids of earlier tables of a name. One round trip."""
+    """Return the lowest write id that no earlier table of a name has used. One round trip."""
     return connection.execute(_NEXT_OF, {"of_database": name[0], "of_table": name[1]}).scalar_one_or_none() or 1

@@ -1,4 +1,4 @@
-"""The stored state of a transaction, and the errors of using a transaction that has ended."""
+"""The stored states of transactions, and the errors for transactions that have ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_hivex.core.store.schema import txns
 
 
 class TxnRow(NamedTuple):
-    """The columns that decide whether a transaction can be used."""
+    """The columns of a transaction's row that decide whether the transaction can be used."""
 
     id: int
     state: str
@@ -34,15 +34,15 @@ SELECT_ROW = select(*(txns.c[name] for name in TxnRow._fields))
 _OF_ID = SELECT_ROW.where(txns.c.id == bindparam("txn_id", type_=BigInteger))
 
 FIND = Prepared(_OF_ID)
-"""The query of the row of ``txn_id``, with the columns of :class:`TxnRow`."""
+"""The query for the row of the transaction ``txn_id``, with the columns of :class:`TxnRow`."""
 LOCK = Prepared(_OF_ID.with_for_update())
-"""The query of the row of ``txn_id``, which locks it for a change."""
+"""The query for the row of the transaction ``txn_id``. It locks the row for a change."""
 LOCK_FREE = PreparedForIds(lambda ids: SELECT_ROW.where(txns.c.id.in_(ids)).with_for_update(skip_locked=True))
-"""The query that locks rows of transactions for a change, and skips rows that other clients have locked."""
+"""The query for rows of transactions. It locks them for a change, and skips rows that other clients have locked."""
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:
-    """Ensure that a transaction is open, by the state, reason and reason code in its row.
+    """Raise an error if a transaction has ended, according to the state, reason and reason code in its row.
 
     Raises:
         DeadlockError, TransactionAbortedError, TransactionCommittedError: the transaction has ended.
@@ -68,7 +68,7 @@ def read_row(connection: Connection, txn_id: int) -> Row[Any]:
 
 
 def check_open(connection: Connection, txn_id: int) -> None:
-    """Ensure that a transaction is open until the caller's database transaction ends.
+    """Check that a transaction is open, and keep it open until the caller's database transaction ends.
 
     Raises, perhaps with the next statement:
         TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
@@ -78,10 +78,10 @@ def check_open(connection: Connection, txn_id: int) -> None:
 
 
 def row_from(txn_id: int, found: Rows) -> TxnRow:
-    """Return the row of a transaction from the answer of a prepared statement.
+    """Return the row of a transaction from the answer to :data:`FIND` or :data:`LOCK`.
 
     Raises:
-        NoSuchTransactionError: the answer has no row, so that no transaction has the id.
+        NoSuchTransactionError: the answer has no row, so no transaction has the id.
     """
     if not found:
         raise NoSuchTransactionError(txn_id)
@@ -89,7 +89,7 @@ def row_from(txn_id: int, found: Rows) -> TxnRow:
 
 
 def transaction_from(row: Row[Any]) -> Transaction:
-    """Return the record of a transaction from all columns of its row."""
+    """Return the record of a transaction from its row, which must have all columns."""
     return Transaction(
         id=row.id,
         state=TxnState(row.state),
