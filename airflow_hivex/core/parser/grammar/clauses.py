@@ -17,13 +17,16 @@ from airflow_hivex.core.parser.statements import Literal
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The values that a SYNTAX line has read, by field, and the index of each value's first token."""
+    """The result of a SYNTAX line: dicts from its fields to their values, and to the index of each value's first token.
+
+    A field that the text does not give is not in the dicts.
+    """
 
     cursor: Cursor
     values: Mapping[str, Any]
     places: Mapping[str, int]
     first: Token
-    """The first token of all."""
+    """The first token that the SYNTAX line has read."""
 
     def __contains__(self, field: str) -> bool:
         """Return whether a field has a value."""
@@ -42,7 +45,7 @@ _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=
 
 
 def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
-    """Read ``(ds='x', hr)`` in order: return a dict from keys to values; a dynamic key has None."""
+    """Return a dict from partition keys to values, such as of ``(ds='x', hr)``. A key without a value has None."""
     cursor.expect_symbol("(")
     found: dict[str, Literal | None] = {}
     for key in cursor.different(lambda: cursor.name("a partition column"), "partition column "):
@@ -53,7 +56,7 @@ def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
 
 
 def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
-    """Read ``(ds='x', hr=1)`` in order, and return a dict from keys to values; refuse a key without a value."""
+    """Return a dict from partition keys to values, such as of ``(ds='x', hr=1)``. A key without a value is refused."""
     first = cursor.peek()
     found: dict[str, Literal] = {}
     for key, literal in read_partition(cursor).items():
@@ -64,9 +67,9 @@ def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
 
 
 def read_partition_predicate(cursor: Cursor, *, any_value: bool = False) -> Predicate:
-    """Read ``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition.
+    """Return the predicate of conditions such as ``(ds < '2013', hr = 1)``. NULL means the default partition.
 
-    With ``any_value`` a key may lack a value, which means all of its values.
+    With ``any_value`` a key may stand without a value; then it matches all values.
     """
     cursor.expect_symbol("(")
     found: list[Predicate] = []
@@ -109,7 +112,7 @@ def read_value(cursor: Cursor, what: str) -> Literal:
 
 
 def read_properties(cursor: Cursor) -> dict[str, str]:
-    """Read ``('key' = 'value', other.key = 1, ...)``; numbers and booleans become text."""
+    """Return the properties in ``('key' = 'value', other.key = 1, ...)``; numbers and booleans become texts."""
     cursor.expect_symbol("(")
     found: dict[str, str] = {}
     for key in cursor.different(lambda: read_property_key(cursor), "property "):
@@ -121,7 +124,7 @@ def read_properties(cursor: Cursor) -> dict[str, str]:
 
 
 def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
-    """Read ``('key', other.key, ...)``."""
+    """Return the keys in ``('key', other.key, ...)``."""
     cursor.expect_symbol("(")
     found = [read_property_key(cursor)]
     while cursor.accept_symbol(","):
@@ -131,7 +134,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """Return the key that comes next: a string, or words with points between them, in their case."""
+    """Return the key that comes next: a string, or words with points between them. It keeps upper and lower case."""
     if cursor.at_kind(Kind.STRING):
         # Two strings in a row are a key and its value: = may be left out.
         return unquote(cursor.next("a property"))
@@ -153,7 +156,7 @@ def _property_value(cursor: Cursor, key: str) -> str:
 
 
 def read_parentheses(cursor: Cursor) -> Sequence[Token]:
-    """Return the tokens of the list in parentheses that comes next, with the parentheses."""
+    """Return the tokens of the list that comes next, including its parentheses."""
     first, start = cursor.peek(), cursor.index
     cursor.expect_symbol("(")
     depth = 1
@@ -166,7 +169,7 @@ def read_parentheses(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
-    """Read ``3 1 2`` or ``3, 1, 2`` up to the end, and return the ids without repetitions."""
+    """Return each id of ``3 1 2`` or ``3, 1, 2`` once. The ids must end with the statement."""
     found = [read_id(cursor, what)]
     while not cursor.at_end:
         cursor.accept_symbol(",")
@@ -196,9 +199,9 @@ def once(cursor: Cursor, token: Token | None, present: object) -> None:
 
 
 def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = ()) -> UnsupportedStatementError:
-    """Return the error that names a statement by the words it begins with.
+    """Return the error for an unsupported statement, which it names by the first words.
 
-    ``second`` are the words that may follow the first word. They serve to correct a mistyped word.
+    ``second`` are the words that may follow the first word. If the user mistyped one of them, the error suggests it.
     """
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1

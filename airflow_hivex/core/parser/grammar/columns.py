@@ -18,9 +18,10 @@ _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FI
 def read_added_columns(
     cursor: Cursor, *, several: bool = False, places: dict[str, str] | None = None
 ) -> tuple[Column, ...]:
-    """Return the columns of ADD COLUMNS: a list in parentheses or one column; CASCADE and RESTRICT are ignored.
+    """Return the columns after ADD COLUMNS: a list in parentheses, or one column without parentheses.
 
-    With ``several`` a list may lack its parentheses. The places of columns are added to ``places``.
+    With ``several`` a list without parentheses is valid, too. The columns' places (FIRST, AFTER) are added to
+    ``places``. After a list in parentheses, CASCADE and RESTRICT are ignored.
 
     Raises:
         StatementSyntaxError: the text is not a list of columns.
@@ -43,7 +44,10 @@ def read_added_columns(
 def read_columns(
     cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
 ) -> dict[str, Column]:
-    """Return a dict from names to columns, of a list in parentheses; ``constraints`` reads the constraints in it."""
+    """Return a dict from names to columns for a list in parentheses.
+
+    ``constraints`` reads the constraints in the list. The columns' places (FIRST, AFTER) are added to ``places``.
+    """
     cursor.expect_symbol("(")
     found: dict[str, Column] = {}
     while True:
@@ -67,7 +71,7 @@ def read_column(
 ) -> Column:
     """Return one column with its type and comment.
 
-    ``constraints`` reads its constraints; its place is added to ``places``.
+    ``constraints`` reads the constraints of the column. The column's place (FIRST, AFTER) is added to ``places``.
     """
     _refuse_constraint(cursor)
     name = cursor.name("the name of a column")
@@ -146,7 +150,7 @@ def read_column_constraint(cursor: Cursor) -> Constraints:
 
     Raises:
         StatementSyntaxError: no constraint comes next.
-        UnsupportedStatementError: existing rows would have to be compared with it.
+        UnsupportedStatementError: existing rows would have to satisfy the constraint.
     """
     return _column_constraint(cursor, "")
 
@@ -163,7 +167,7 @@ def _column_constraint(cursor: Cursor, column: str) -> Constraints:
 
 
 def make_changed_column(parts: Parts) -> ChangeColumn:
-    """Return the statement; Spark's older form of CHANGE names the column once."""
+    """Return the statement. In Spark's older form of CHANGE the user writes the name of the column only once."""
     values = dict(parts.values)
     if "is_whole" in values:
         del values["is_whole"]

@@ -41,7 +41,7 @@ class ConstraintReader:
         return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks), dict(self.keys))
 
     def accept_of_column(self, cursor: Cursor, column: str) -> bool:
-        """Read a constraint after the type of a column; return False, without reading, if no constraint comes next.
+        """Read a constraint after the type of a column, and return True. If no constraint comes next, return False.
 
         Raises:
             StatementSyntaxError: the constraint is not SQL, or occurs twice.
@@ -75,7 +75,7 @@ class ConstraintReader:
         return self.accept_check(cursor)
 
     def accept_of_table(self, cursor: Cursor) -> bool:
-        """Read a CHECK or key of the whole table; return False, without reading, if none comes next.
+        """Read a CHECK or a key of the whole table, and return True. If no such constraint comes next, return False.
 
         Raises:
             StatementSyntaxError: the constraint is not SQL, or occurs twice.
@@ -117,7 +117,7 @@ class ConstraintReader:
         self.keys[name] = key
 
     def accept_check(self, cursor: Cursor) -> bool:
-        """Read ``[CONSTRAINT name] CHECK (...)``; return False, without reading, if it does not come next."""
+        """Read ``[CONSTRAINT name] CHECK (...)``, and return True. If no CHECK comes next, return False."""
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
         token = cursor.peek(2 if named else 0)
         following = cursor.peek(3 if named else 1)
@@ -146,7 +146,7 @@ class ConstraintReader:
 
 
 def read_default(cursor: Cursor) -> str:
-    """Return the expression after DEFAULT; it ends at a comma, a parenthesis or another clause of the column.
+    """Return the expression after DEFAULT. A comma, a parenthesis or another clause of the column ends the expression.
 
     Raises:
         StatementSyntaxError: there is no expression.
@@ -199,24 +199,28 @@ def _columns(cursor: Cursor, text: str, first: Token | None) -> tuple[str, ...]:
 
 
 class _Enforcement(NamedTuple):
-    """The words after a constraint: whether it ``is_off``, the token that says so, and whether queries rely on it."""
+    """The meaning of the words after a constraint.
+
+    ``is_off`` is true if the constraint is not enforced, and ``token`` is the word that says so. ``rely`` is true for
+    RELY.
+    """
 
     is_off: bool
     token: Token | None
     rely: bool
 
     def check_on(self, cursor: Cursor) -> None:
-        """Refuse a constraint that is off.
+        """Refuse a constraint that is not enforced.
 
         Raises:
-            UnsupportedStatementError: the constraint is off.
+            UnsupportedStatementError: the constraint is not enforced.
         """
         if self.is_off:
             raise cursor.unsupported("a constraint that is not enforced is not kept; leave it out", self.token)
 
 
 def _read_enforcement(cursor: Cursor) -> _Enforcement:
-    """Read ENABLE or DISABLE, VALIDATE or NOVALIDATE, [NOT] ENFORCED, RELY or NORELY.
+    """Return the meaning of the words ENABLE, DISABLE, VALIDATE, NOVALIDATE, [NOT] ENFORCED, RELY and NORELY.
 
     Raises:
         UnsupportedStatementError: the words ask to check rows against a constraint that is not enforced.
@@ -244,7 +248,7 @@ def _read_name(cursor: Cursor) -> str:
 
 
 def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
-    """Read the words of a key, and return its kind; return None, without reading, if no key comes next."""
+    """Return the kind of the key that comes next, after reading its words, or None if no key comes next."""
     if cursor.at("PRIMARY", "KEY") and (of_column or cursor.at_symbol("(", ahead=2)):
         cursor.index += 2
         return KeyKind.PRIMARY_KEY
@@ -276,7 +280,7 @@ def expression_columns(text: str) -> tuple[str, ...]:
 
     Raises:
         StatementSyntaxError: the text is not an expression.
-        UnsupportedStatementError: the expression reads tables, groups rows, or calls arbitrary code.
+        UnsupportedStatementError: the expression reads tables, aggregates rows, or calls arbitrary code.
     """
     depth = 0
     for token in tokenize(text):
@@ -296,7 +300,7 @@ def expression_columns(text: str) -> tuple[str, ...]:
 
 
 def expression_functions(text: str) -> tuple[FunctionCall, ...]:
-    """Return the calls in an expression, without those of Spark's own functions."""
+    """Return the calls in an expression, except the calls of Spark's own functions."""
     return expression_query(text).functions
 
 

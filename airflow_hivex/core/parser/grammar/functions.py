@@ -20,7 +20,7 @@ _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 class Body(NamedTuple):
-    """The tokens of an expression or query, and the query that returns its value."""
+    """The body of a function: the tokens of its expression or query, and a query that returns its value."""
 
     tokens: Sequence[Token]
     query: Query
@@ -49,7 +49,7 @@ def read_body(cursor: Cursor) -> Body:
 
 
 def read_signature(cursor: Cursor) -> Sequence[Token]:
-    """Return all tokens up to RETURN, the parameters and the words that Spark reads.
+    """Return the tokens before RETURN: the parameters of the function, and the clauses that Spark reads.
 
     Raises:
         UnsupportedStatementError: the language of the function is not SQL.
@@ -96,7 +96,7 @@ def read_session_function(cursor: Cursor) -> str:
 
 
 def skip_session(cursor: Cursor) -> None:
-    """Read the schema of the objects of a session, ``session.`` or ``system.session.``, if one of them comes next."""
+    """Skip ``session.`` or ``system.session.``, the schema of a session's objects, if it comes next."""
     for schema in ("SYSTEM", "SESSION"):
         if cursor.at(schema) and cursor.at_symbol(".", ahead=1):
             cursor.index += 2
@@ -141,7 +141,7 @@ def make_function(parts: Parts) -> CreateFunction:
 
 
 def make_temporary_function(parts: Parts) -> CreateTemporaryFunction:
-    """Return CREATE TEMPORARY FUNCTION. CREATE TEMPORARY MACRO is the same with OR REPLACE.
+    """Return CREATE TEMPORARY FUNCTION. CREATE TEMPORARY MACRO becomes this statement with OR REPLACE.
 
     Raises:
         StatementSyntaxError: the statement has OR REPLACE and IF NOT EXISTS.

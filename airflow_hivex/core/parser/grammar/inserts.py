@@ -29,7 +29,7 @@ Rows = tuple[tuple[Literal, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows of an INSERT: a query, its values if all are constants, and the places of DEFAULT in it."""
+    """The source of an INSERT: a query, its rows if all values are constants, and the places of DEFAULT in its text."""
 
     query: Query
     rows: Rows | None = None
@@ -37,11 +37,11 @@ class Source:
 
 
 def make_insert(parts: Parts) -> Insert:
-    """Return the statement.
+    """Return INSERT INTO or INSERT OVERWRITE of one table.
 
     Raises:
         StatementSyntaxError: parts of the statement do not go together.
-        UnsupportedStatementError: the statement has IF NOT EXISTS without one whole partition.
+        UnsupportedStatementError: the statement has IF NOT EXISTS, and does not name one whole partition.
     """
     if "evolves" in parts and "columns" in parts:
         reason = "WITH SCHEMA EVOLUTION takes no list of columns; write BY NAME in its place"
@@ -55,7 +55,7 @@ def insert_of(parts: Parts, query: Query, rows: Rows | None = None, defaults: tu
 
     Raises:
         StatementSyntaxError: parts of the statement do not go together.
-        UnsupportedStatementError: the statement has IF NOT EXISTS without one whole partition.
+        UnsupportedStatementError: the statement has IF NOT EXISTS, and does not name one whole partition.
     """
     if "by_name" in parts and "columns" in parts:
         reason = "BY NAME takes the columns of the query; leave the list out"
@@ -95,11 +95,11 @@ def _check_if_not_exists(parts: Parts) -> None:
 
 
 def read_branch(cursor: Cursor) -> Sequence[Token]:
-    """Return the tokens of one INSERT's query in a multi-table INSERT; they follow the beginning of the statement.
+    """Return the tokens of one INSERT's SELECT in a multi-table INSERT, without the common FROM before all INSERTs.
 
     Raises:
         StatementSyntaxError: no query comes next.
-        UnsupportedStatementError: a program would make the rows.
+        UnsupportedStatementError: MAP or REDUCE would run a program.
     """
     if cursor.at("MAP") or cursor.at("REDUCE"):
         raise cursor.unsupported("MAP and REDUCE would run a program; an INSERT takes the rows of a SELECT")
@@ -153,7 +153,7 @@ def read_rows(cursor: Cursor) -> Source:
 
 
 def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
-    """Return the rows of VALUES up to the end of the statement, or None if Spark must compute them."""
+    """Return the constants after VALUES as rows and with their places, or None if Spark must compute a value."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     cells: list[tuple[Span, ...]] = []
@@ -193,7 +193,9 @@ def _constant_row(cursor: Cursor) -> tuple[tuple[Literal, ...], tuple[Span, ...]
 
 
 def _read_defaults(cursor: Cursor) -> Source | None:
-    """Return VALUES with NULL for each DEFAULT, and their places; return None, without reading, if there is no DEFAULT.
+    """Return VALUES with NULL in place of each DEFAULT, and the places of these NULLs.
+
+    If there is no DEFAULT, return None and do not move the cursor.
 
     Raises:
         StatementSyntaxError: the text is not SQL.
@@ -229,10 +231,10 @@ def _read_defaults(cursor: Cursor) -> Source | None:
 
 
 def make_insert_directory(parts: Parts) -> InsertDirectory:
-    """Return the statement.
+    """Return INSERT OVERWRITE DIRECTORY.
 
     Raises:
-        StatementSyntaxError: the statement names no directory, or two, or two formats.
+        StatementSyntaxError: the statement names no directory, two directories or two formats.
     """
     given = file_format(parts)
     if given.path is not None and "path" in parts:
@@ -251,7 +253,7 @@ def make_insert_directory(parts: Parts) -> InsertDirectory:
 
 
 def make_load(parts: Parts) -> LoadData:
-    """Return the statement.
+    """Return LOAD DATA.
 
     Raises:
         StatementSyntaxError: the SerDe does not read files of the input format.

@@ -1,4 +1,4 @@
-"""The functions that make statements of the parts of their SYNTAX, where the parts depend on each other."""
+"""The functions that make a statement of the values in its SYNTAX, if these values depend on each other."""
 
 from __future__ import annotations
 

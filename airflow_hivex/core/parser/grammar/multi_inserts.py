@@ -25,10 +25,10 @@ def at_multi_insert(cursor: Cursor) -> bool:
 
 
 def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
-    """Return the statement that begins with FROM, or WITH, here; ``WITH ... INSERT INTO t SELECT ...`` is an INSERT.
+    """Return the statement that begins here with FROM or WITH. ``WITH ... INSERT INTO t SELECT ...`` is one INSERT.
 
-    The text before the first INSERT, a FROM clause and perhaps WITH, is the beginning of the query of each INSERT. The
-    sub-queries in the beginning become separate sources, which are computed once for all INSERTs.
+    The text before the first INSERT is a FROM clause, perhaps after WITH. The query of each INSERT begins with this
+    text. The sub-queries in this text become separate sources, which are computed once for all INSERTs.
 
     Raises:
         StatementSyntaxError: the text is not SQL.
@@ -63,7 +63,7 @@ def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A sub-query of FROM in its parentheses, or (``name``) a common table expression that FROM names."""
+    """A source in FROM: a sub-query in parentheses, or the common table expression ``name``."""
 
     tokens: Sequence[Token]
     name: str | None
@@ -71,7 +71,7 @@ class _Source:
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Yield the tokens outside of parentheses, with the opening parentheses themselves."""
+    """Yield (index, token) for each token outside of parentheses, and for each outermost opening parenthesis."""
     depth = 0
     for index, token in enumerate(tokens):
         if depth == 0:
@@ -80,7 +80,7 @@ def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def _inserts(cursor: Cursor) -> Iterator[int]:
-    """Yield the indexes of INSERT INTO and INSERT OVERWRITE outside of parentheses."""
+    """Yield the index of each INSERT INTO and INSERT OVERWRITE that is outside of parentheses."""
     for index, token in _outer(cursor.tokens[cursor.index :]):
         following = cursor.peek(index + 1)
         if index and token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
@@ -88,7 +88,7 @@ def _inserts(cursor: Cursor) -> Iterator[int]:
 
 
 def _sources(beginning: Sequence[Token], at_from: int) -> Iterator[_Source]:
-    """Yield the sources of FROM that depend on no other source, so that they can be computed separately."""
+    """Yield the sources in FROM that can be computed separately, because they depend on no other source."""
     common = set(_common_names(beginning[:at_from]))
     is_next = in_view = False
     for index, token in _outer(beginning):
@@ -137,7 +137,7 @@ def _common_names(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _without(cursor: Cursor, beginning: Sequence[Token], sources: Sequence[_Source]) -> Pieces:
-    """Return the beginning of a query with the name of each source in its place."""
+    """Return the beginning of a query, in which a generated name replaces each source."""
     text = Pieces(cursor)
     at = beginning[0].start
     for number, source in enumerate(sources):

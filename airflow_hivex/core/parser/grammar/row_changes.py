@@ -1,6 +1,6 @@
-"""UPDATE, DELETE and MERGE, each read as the query that finds its rows and computes their new values.
+"""UPDATE, DELETE and MERGE. Each becomes queries that find the rows to change, and compute their new values.
 
-The query is composed of pieces of the user's text; an error in it is reported at its place in the user's text.
+A query is composed of pieces of the user's text; an error in it is reported at its place in the user's text.
 """
 
 from __future__ import annotations
@@ -104,7 +104,11 @@ def _merge(parts: Parts) -> ChangeRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedTable:
-    """The target: its name, the qualifier of its columns, and the places of both."""
+    """The target, the table that a statement changes.
+
+    ``name`` is its alias or else its name. ``quoted`` is the qualifier of its columns. ``start`` and ``end`` are the
+    place of the table name and the alias in the text.
+    """
 
     table: TableName
     name: str
@@ -126,8 +130,9 @@ class ChangedTable:
 class MergeSource:
     """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
 
-    With ``is_query`` a later query finds the source's rows only by the alias. ``quoted`` and ``names`` are the
-    qualifiers that its columns may have.
+    ``is_query`` is true if the source is not simply a table. Then the queries for the clauses read the stored rows of
+    the source under its alias. ``quoted`` is the qualifier of its columns in these queries, and ``names`` are the
+    qualifiers that the user may write.
     """
 
     quoted: str
@@ -141,7 +146,7 @@ class MergeSource:
         """Return the source.
 
         Raises:
-            StatementSyntaxError: the text is not a table, function or query in parentheses; a query has no alias.
+            StatementSyntaxError: the text is not a table, function or query in parentheses, or a query has no alias.
         """
         start = cursor.offset()
         if cursor.at_symbol("("):
@@ -238,7 +243,7 @@ class Assignment(NamedTuple):
 
 
 def assignments_before(word: str) -> Callable[[Cursor], list[Assignment]]:
-    """Return a function that reads ``a = 1, t.b = c + 1`` up to ``word``."""
+    """Return a function that reads assignments, such as ``a = 1, t.b = c + 1``, up to ``word``."""
 
     def read(cursor: Cursor) -> list[Assignment]:
         found: list[Assignment] = []
@@ -316,7 +321,10 @@ def _is_default(tokens: Sequence[Token]) -> bool:
 
 
 def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) -> Sequence[Token]:
-    """Return the tokens up to one of ``words`` or ``symbols`` outside of parentheses, brackets and CASE ... END."""
+    """Return the tokens before the first of ``words`` and ``symbols``.
+
+    A word or symbol inside of parentheses, brackets or CASE ... END does not count.
+    """
     start, depth = cursor.index, 0
     while (token := cursor.peek()) is not None:
         if depth == 0 and (token.word in words or token.is_symbol(*symbols)):
@@ -348,7 +356,7 @@ def _alias(cursor: Cursor) -> str | None:
 
 
 def _column_names(cursor: Cursor) -> bool:
-    """Read the list of column names of an alias; return False, without reading, if no list comes next."""
+    """Read the column names in parentheses after an alias, and return True. If no list comes next, return False."""
     if not cursor.at_symbol("("):
         return False
     cursor.names("a column")
@@ -363,7 +371,7 @@ def _whole(table: TableName) -> str:
 
 
 def _names(table: TableName, database: str | None) -> set[str]:
-    """Return the qualifiers that columns of a table or link without alias may have, in the current ``database``."""
+    """Return the qualifiers that columns may have, for a table or link without alias, if ``database`` is current."""
     own = table.name if table.namespace is None else f"{table.name}@{table.namespace}"
     return {table.name, own, f"{table.database or database}.{own}"}
 
@@ -384,10 +392,10 @@ def _change_query(
 
 
 class _Pieces(Pieces):
-    """The text of the query whose rows the clauses see."""
+    """The text of a query that returns rows to change or to insert, with the values that the clauses assign."""
 
     def add_source(self, source: MergeSource) -> int:
-        """Add the source, and return the place of the name by which a query finds its stored rows."""
+        """Add the source to FROM, and return the place of the name that stands for its stored rows."""
         if not source.is_query:
             return self.copy(source.start, source.end)
         at = len(self.text)
@@ -406,7 +414,10 @@ class _Pieces(Pieces):
             self.add(f") END AS `{assigned_name(clause, number)}`")
 
     def add_clauses(self, whens: Sequence[_When], source: MergeSource | None) -> None:
-        """Add columns: the number of the clause that applies to a row, and the values of each clause, else NULL."""
+        """Add the number of the clause that applies to a row, and the values of each clause, as columns of the query.
+
+        The values of the clauses that do not apply to a row are NULL.
+        """
         if not whens:
             self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")
             return

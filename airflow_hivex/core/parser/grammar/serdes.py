@@ -1,4 +1,4 @@
-"""Hive's SerDes and input formats as formats of tables and their options."""
+"""The translation of Hive's SerDes and input formats to table formats with options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_hivex.core.parser.lexer.tokens import Cursor
 
 @dataclass(frozen=True, slots=True)
 class SerDe:
-    """The table format that a SerDe reads, and the formats of STORED AS that allow the SerDe."""
+    """The table format that a SerDe reads, the formats in STORED AS that are valid with it, and its options."""
 
     format: str
     stored_as: tuple[str, ...]
@@ -57,7 +57,7 @@ _OPTIONS = {
     "avro.schema.literal": "avroSchema",
     "avro.schema.url": "avroSchemaUrl",
 }
-"""Properties of SerDes that are options of Spark; other properties, such as ``serialization.format``, are ignored."""
+"""A dict from SerDe properties to Spark's options. Other properties, such as ``serialization.format``, are ignored."""
 
 _INPUTS = {
     "org.apache.hadoop.mapred.textinputformat": "textfile",
@@ -68,7 +68,7 @@ _INPUTS = {
 
 
 def serde_of(name: str, properties: Mapping[str, str]) -> SerDe | None:
-    """Return the SerDe of a class with its properties, or None for an unknown class."""
+    """Return the SerDe for the name and properties of Hive's class, or None for an unknown class."""
     found = _SERDES.get(name.lower())
     if found is None:
         return None
@@ -91,14 +91,14 @@ def text_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def serde_options(format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a SerDe as options of a table's format; they may have Hive's or Spark's names."""
+    """Return a SerDe's properties as options of a table format. The properties may have Hive's or Spark's names."""
     if format == TEXTFILE:
         return text_options(properties)
     return {_OPTIONS.get(name.lower(), name): value for name, value in properties.items()}
 
 
 def format_of_input(name: str) -> str | None:
-    """Return the name of an input format in STORED AS, or None for an unknown format."""
+    """Return the word of STORED AS for Hive's class of an input format, or None for an unknown class."""
     return _INPUTS.get(name.lower())
 
 
@@ -134,9 +134,10 @@ def read_serde(cursor: Cursor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The format of files, if a statement names one, with its options and Hive's classes in the statement.
+    """The format of files that a statement names, or None, with its options.
 
-    Spark's option ``path`` is the location ``path``.
+    ``path`` is the location that the statement gives as Spark's option ``path``. ``input_format``, ``output_format``
+    and ``serde_library`` are Hive's classes, if the statement names them.
     """
 
     format: str | None

@@ -13,7 +13,7 @@ from airflow_hivex.core.parser.statements import DeclareVariable, ImmediateArgum
 
 
 def read_variable(cursor: Cursor) -> str:
-    """Return the name of a variable, which the schema ``session`` may qualify."""
+    """Return the name of a variable. The schema ``session`` may stand before the name."""
     skip_session(cursor)
     name = cursor.name("the name of a variable")
     if cursor.at_symbol("."):
@@ -22,7 +22,7 @@ def read_variable(cursor: Cursor) -> str:
 
 
 def read_variables(cursor: Cursor) -> tuple[str, ...]:
-    """Return a list of different names of variables."""
+    """Return the names in a list of different variables."""
     return tuple(cursor.different(lambda: read_variable(cursor), "variable "))
 
 
@@ -69,7 +69,7 @@ def make_assignment(parts: Parts) -> SetVariables:
 
 
 def _expression(cursor: Cursor) -> Sequence[Token]:
-    """Read the tokens up to the next comma outside of parentheses, or to the end."""
+    """Return the tokens up to the next comma outside of parentheses, or to the end."""
     start, depth = cursor.index, 0
     while not cursor.at_end and not (depth == 0 and cursor.at_symbol(",")):
         token = cursor.next("an expression")

@@ -26,7 +26,7 @@ _INSTEAD = {
 
 
 def make_set(parts: Parts) -> SetSetting | SetConfiguration:
-    """Return SET: of a setting of the session, or of the configuration of its jobs.
+    """Return SET, which changes or shows a setting of the session or the configuration of its jobs.
 
     Raises:
         StatementSyntaxError: the value is missing.
@@ -56,7 +56,7 @@ def read_any_text(cursor: Cursor) -> Sequence[Token]:
 
 
 def set_statement(name: str, value: str | None) -> SetSetting | SetConfiguration:
-    """Return the statement that sets a parameter or variable; if the value is None, the statement shows it."""
+    """Return the statement that sets a parameter or variable. With the value None it shows the current value."""
     return SetSetting(name, value) if name in SESSION_SETTINGS else SetConfiguration(name, value)
 
 
@@ -78,7 +78,7 @@ def variable_statement(name: str, value: str) -> SetSetting | SetConfiguration:
 
 
 def make_reset(parts: Parts) -> ResetSetting | ResetConfiguration:
-    """Return RESET of one setting of the session, of one of the configuration of its jobs, or of all settings."""
+    """Return RESET of one name, or of all. A name is a setting of the session, or of the configuration of its jobs."""
     name = parts["name"]
     return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
 

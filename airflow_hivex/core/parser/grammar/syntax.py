@@ -1,4 +1,4 @@
-"""Statements read by the SYNTAX of their classes, which has a line for each form.
+"""The reader of statements by the SYNTAX of their classes. SYNTAX has one line for each form of a statement.
 
 A form describes the text of a statement, and its parts name the fields of the class::
 
@@ -8,13 +8,14 @@ A form describes the text of a statement, and its parts name the fields of the c
 - ``<field kind>`` is a value, which the reader of its kind reads (``values``); ``<name>`` is short for ``<name name>``.
   ``<field: A | B>`` is one of these words.
 - ``'('`` is a symbol.
-- ``[...]`` may be missing, ``{a | b}`` is one of several, ``[a & b]`` are clauses in any order, each at most once.
-- ``{...}*field`` may be repeated; the field has the :class:`~.clauses.Parts` of each time.
-- Words that stand for themselves in ``[...]``, or as one of several, set the field of their name: ``[IF EXISTS]`` sets
-  ``if_exists``. ``!field`` sets a field with another name.
+- ``[...]`` may be missing. ``{a | b}`` is a choice of one alternative. ``[a & b]`` are clauses in any order, each at
+  most once.
+- ``{...}*field`` may be repeated; the field has one :class:`~.clauses.Parts` for each repetition.
+- Keywords that are a whole alternative, such as ``[IF EXISTS]``, set the field with their name, such as ``if_exists``.
+  ``!field`` sets a field with another name.
 
-The class makes the statement of its values (``Statement.of``), or a function of ``makers`` does, if the statement is
-composed of pieces of the text.
+The class makes the statement of the values (``Statement.of``). If the values depend on each other, a function of
+``makers`` makes the statement.
 
 All forms are tried, with each choice in the line. The error comes from the form that was read the farthest.
 """
@@ -75,9 +76,9 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A choice of one of several sequences or, with ``in_any_order``, any of them in any order, each at most once.
+    """A choice of one alternative. With ``in_any_order`` alternatives may follow each other, each at most once.
 
-    With ``repeats`` the choice may be repeated; this field has the parts of each time.
+    If ``repeats`` names a field, the choice may be repeated, and the field gets the parts of each repetition.
     """
 
     alternatives: tuple[_Sequence, ...]
@@ -183,7 +184,10 @@ def _single(part: str) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A place in the tokens, and the fields that were read up to it, each with the index of its first token."""
+    """A state of the reader: an index in the tokens, and two dicts for the fields that were read before this index.
+
+    The dicts have the value of each field, and the index of its first token.
+    """
 
     index: int
     values: Mapping[str, object]
@@ -200,7 +204,7 @@ _Error: TypeAlias = StatementSyntaxError | UnsupportedStatementError
 
 
 class _Attempt:
-    """The attempt to read one text by several forms: the farthest place, and the texts that may stand there."""
+    """An attempt to read one text by several forms. For the error it keeps the farthest place that a form reaches."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -213,18 +217,18 @@ class _Attempt:
         self._repeated: dict[int, str] = {}
 
     def ends(self, form: _Sequence) -> Iterator[_State]:
-        """Yield each way in which a form can read the tokens, the longest one first."""
+        """Yield the state after each way in which a form can read the tokens. Ways with more clauses come first."""
         return self._walk(form, 0, self._start)
 
     def miss(self, index: int, what: str) -> None:
-        """Record a text that could stand at a place, if no form has been read beyond it."""
+        """Record a text that could stand at a place, unless a form has been read beyond this place."""
         if index > self.farthest:
             self.farthest, self.expected, self._error = index, {}, None
         if index == self.farthest:
             self.expected[what] = None
 
     def error(self) -> NoFormError:
-        """Return the error of the farthest place."""
+        """Return the error for the farthest place that a form has reached."""
         reason = self._error
         if reason is None and self.farthest in self._repeated:
             self._cursor.index = self.farthest
@@ -319,7 +323,7 @@ class _Attempt:
                 yield following
 
     def _clause(self, clause: _Sequence, state: _State) -> Iterator[_State]:
-        """Yield each way to read a clause; its fields get the place of the clause's first word."""
+        """Yield the state after each way to read a clause. Its fields get the place of the clause's first word."""
         first, token = clause[0], self._token(state.index)
         if isinstance(first, Words) and (token is None or token.word != first.words[0]):
             self.miss(state.index, " ".join(first.words))
@@ -343,7 +347,7 @@ class _Attempt:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as in a sentence, ``a, b or c``; a name with which another name begins is omitted."""
+    """Return names as in a sentence, ``a, b or c``. A name that begins with the words of another name is omitted."""
     short = [each for each in names if each != _END and not any(each.startswith(f"{other} ") for other in names)]
     *others, last = (*short, _END) if _END in names else short
     return f"{', '.join(others)} or {last}" if others else last
@@ -374,7 +378,7 @@ def _beginnings(part: Part) -> Iterator[str]:
 
 
 def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
-    """Read the tokens from here to the end as the first of ``statements`` that has a fitting form.
+    """Return the statement in the tokens from here to the end. Its class is the first of ``statements`` that fits.
 
     Raises:
         StatementSyntaxError: parts of a form do not go together.
@@ -402,7 +406,10 @@ def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
 
 
 class NoFormError(Exception):
-    """No form fits the text. ``expected`` could stand at the token ``index``, unless there is a ``reason``."""
+    """No form fits the text. ``expected`` are texts that could stand at the token ``index``.
+
+    If ``reason`` is an error, the user gets this error, and not the expected texts.
+    """
 
     def __init__(self, index: int, expected: tuple[str, ...], reason: _Error | None) -> None:
         super().__init__(index, expected)
@@ -423,7 +430,7 @@ class NoFormError(Exception):
 
 
 def read_parts(cursor: Cursor, form: str) -> Parts:
-    """Read the tokens from here to the end by one form, and return its values.
+    """Return the values of one form that reads the tokens from here to the end.
 
     Raises:
         StatementSyntaxError: the form cannot be read to the end.

@@ -29,7 +29,7 @@ def read_new_table(cursor: Cursor) -> TableName:
 
 
 class NewColumns(NamedTuple):
-    """A dict from names to columns of a new table, and their constraints."""
+    """The columns of a new table as a dict from their names, and the constraints."""
 
     columns: dict[str, Column]
     constraints: ConstraintReader
@@ -65,7 +65,7 @@ def _at_parenthesised_query(cursor: Cursor) -> bool:
 
 
 class PartitionKeys(NamedTuple):
-    """The columns after PARTITIONED BY, with their tokens; a column without a type is a column of the table."""
+    """The columns after PARTITIONED BY, and their tokens. A column without a type is also a column of the table."""
 
     columns: tuple[Column, ...]
     tokens: tuple[Token, ...]

@@ -130,7 +130,7 @@ def _cluster_name(cursor: Cursor) -> str:
 
 
 def read_function_name(cursor: Cursor) -> TableName:
-    """Return ``function`` or ``database.function``, a name with letters, digits and _."""
+    """Return the name ``function`` or ``database.function``. It may have only letters, digits and _."""
     first = cursor.peek()
     start = cursor.offset()
     parts = [cursor.name("the name of a function")]
@@ -144,7 +144,7 @@ def read_function_name(cursor: Cursor) -> TableName:
 
 
 def _described_function(cursor: Cursor) -> tuple[str, str | None]:
-    """Return the name of a function or operator, and the database that qualifies it, or None."""
+    """Return the name of a function or operator, and the database before the name, or None."""
     if cursor.at_kind(Kind.SYMBOL):
         first = last = cursor.next("the name of a function")
         while not cursor.at_end and cursor.at_kind(Kind.SYMBOL):
@@ -189,14 +189,14 @@ def _column_of_table(cursor: Cursor) -> tuple[TableName, str]:
 
 
 def _pattern(cursor: Cursor) -> str:
-    """Return the pattern after LIKE; as in Hive, it may be a name."""
+    """Return the pattern after LIKE: a string or, as in Hive, a name."""
     if cursor.at_kind(Kind.WORD, Kind.QUOTED):
         return cursor.identifier("a pattern")
     return read_string(cursor, "a pattern")
 
 
 def _script(cursor: Cursor) -> str:
-    """Return the text from here to the end; refuse the words that follow BEGIN in other statements."""
+    """Return the text of a script after BEGIN, up to the end. TRANSACTION and WORK after BEGIN are refused."""
     if cursor.at("TRANSACTION") or cursor.at("WORK"):
         raise cursor.expected("a statement")
     start, cursor.index = cursor.offset(), len(cursor.tokens)
@@ -219,7 +219,7 @@ def _query(cursor: Cursor) -> Query:
 
 
 def _each_partition(cursor: Cursor, read: Callable[[Cursor], T]) -> tuple[T, ...]:
-    """Read ``PARTITION (...), PARTITION (...)``; a comma may be missing."""
+    """Return the result of ``read`` for each of ``PARTITION (...), PARTITION (...)``; a comma may be missing."""
     cursor.expect("PARTITION")
     found = [read(cursor)]
     while cursor.accept_symbol(",") or cursor.at("PARTITION"):
@@ -248,7 +248,7 @@ def read_partition_filter(text: str) -> Predicate:
 
 
 def _ordered(cursor: Cursor, what: str, kind: str = "") -> tuple[tuple[str, bool], ...]:
-    """Read ``name [ASC | DESC], ...``; return the names, each with True for ascending order."""
+    """Return (name, is ascending) for each item of a list ``name [ASC | DESC], ...``."""
     names = cursor.different(lambda: cursor.name(what), kind)
     return tuple((name, cursor.accept_one("ASC", "DESC") != "DESC") for name in names)
 

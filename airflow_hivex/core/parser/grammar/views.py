@@ -56,10 +56,10 @@ def read_definition(cursor: Cursor) -> Query:
 
 
 def definition(query: Query, names: Sequence[TableName], given: Sequence[Column], named: Sequence[str]) -> str:
-    """Return the stored text of a view, with the names of databases, and a list of its columns.
+    """Return the text that is stored for a view. It names the database of each table, and lists the view's columns.
 
-    ``names`` are the tables of the references with their databases, ``given`` the columns of the query, ``named`` the
-    view's names for them. Columns of the same name are distinguished by their order.
+    ``names`` are the tables of the query's references, with their databases. ``given`` are the columns of the query,
+    and ``named`` are the view's names for these columns. Columns of the same name are distinguished by their order.
     """
     text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
     if len({column.name.lower() for column in given}) < len(given):
@@ -85,7 +85,7 @@ def quoted(name: str) -> str:
 
 
 def query_of(text: str, parameters: Mapping[str, object] | None = None, database: str | None = None) -> Query:
-    """Return the query of a text, such as that of a view, in which names have databases.
+    """Return the query in a text, such as the stored text of a view, which names the database of each table.
 
     Raises:
         SqlError: the text cannot be read.

@@ -99,7 +99,7 @@ class ShowCapacity(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Statement):
-    """The quota of a namespace, on one cluster or in total. ``size_bytes`` is None for UNSET QUOTA."""
+    """The quota of a namespace on a cluster, by default the default cluster. ``size_bytes`` is None for UNSET QUOTA."""
 
     KIND = "ALTER DATABASE SET QUOTA"
     SYNTAX = (
