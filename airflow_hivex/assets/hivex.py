@@ -81,7 +81,7 @@ def create_asset(
     """Return the asset of a table or link.
 
     :param table: ``table`` or ``database.table``; for a link ``table@namespace`` or ``database.table@namespace``
-    :param database: the database of a ``table`` without a database
+    :param database: the database, if ``table`` does not name it
     :param hivex_conn_id: the connection of type ``hivex``
     :param name: the asset's name; its URI by default
     :param extra: the extra of the asset

@@ -19,12 +19,12 @@ LOCAL_JOBTRACKER_VARIABLE = "HIVEX_LOCAL_JOBTRACKER"
 
 
 class UsageError(Exception):
-    """The command line lacks an argument, or its arguments contradict each other."""
+    """A wrong command line: an argument is missing, or two arguments contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenMetastore:
-    """The metastore of a command that its caller passes, instead of the command line and the environment."""
+    """A metastore that the caller of a command passes. It replaces that of the command line and the environment."""
 
     url: str = field(repr=False)
     clusters: Mapping[str, Any] | str | None = field(default=None, repr=False)
@@ -74,7 +74,8 @@ def metastore_url(options: argparse.Namespace) -> str:
     """Return the URL of the metastore.
 
     Raises:
-        UsageError: the command line and the environment name no metastore, or the caller has passed another one.
+        UsageError: the command line and the environment do not name a metastore, or the command line names a metastore
+            although the caller has passed one.
     """
     if options.given is not None:
         if options.metastore or options.clusters or options.default_cluster:
@@ -94,7 +95,7 @@ def open_metastore(options: argparse.Namespace) -> Metastore:
     """Open the metastore that the command line names.
 
     Raises:
-        UsageError: the command line and the environment do not name a metastore, or its clusters.
+        UsageError: the command line and the environment do not name a metastore, or do not name its clusters.
         HivexError: the metastore cannot be opened.
     """
     from airflow_hivex.core.metastore import Metastore

@@ -30,7 +30,7 @@ class UnreadableStatement:
 def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
     """Yield the statements of a DAG file. The file is executed, as Airflow's DAG processor does.
 
-    Templates that need only dates, params and macros are rendered as in a run of today.
+    Templates that need only dates, params and macros are rendered as in a DAG run of today.
 
     Raises:
         InvalidParametersError: the file does not exist, cannot be run, or has no DAG.

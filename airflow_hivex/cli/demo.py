@@ -163,7 +163,7 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
 
 @contextmanager
 def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress of the block, on a terminal in one changing line, otherwise in a line for each step."""
+    """Yield a function that shows a step of the block: in one changing line on a terminal, otherwise in a new line."""
     if console.is_terminal:
         with console.status(text) as status:
             yield status.update
@@ -244,7 +244,7 @@ def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None
 
 
 def _compact_after_a_day(console: Console, directory: Path) -> bool:
-    """Write small changes to December, run the compaction DAG, and show both; return whether the DAG succeeded."""
+    """Write small changes to December, compact them by the DAG, show both, and return whether the DAG succeeded."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     hook = HivexHook(CONNECTION)
@@ -365,7 +365,7 @@ def write_a_day(session: Session, report: Callable[[str], None]) -> int:
 
 
 def look(session: Session, cluster: Path, location: str) -> Look:
-    """Return the directories of December and the shortest duration of several queries, as other programs run, too."""
+    """Return the directories of December, and the shortest of several query times, because other programs run, too."""
     ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
     assert isinstance(flights, int)
     directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())

@@ -38,7 +38,7 @@ EXIT_INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None, given: GivenMetastore | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for an error of the warehouse, 2 for wrong usage.
 
-    ``given`` is the metastore of the command, which replaces the one of the command line and the environment.
+    ``given`` is the metastore of the command. It replaces that of the command line and the environment.
     """
     parser = _parser(given)
     options = parser.parse_args(arguments)
@@ -317,7 +317,7 @@ def _run_sql(options: argparse.Namespace) -> int:
 
 
 def _read_statements(options: argparse.Namespace) -> str | None:
-    """Return the script, or None for a prompt."""
+    """Return the script of the command line, a file or standard input, or None if a prompt is to be shown."""
     if options.execute is not None:
         return str(options.execute)
     if options.file is None and sys.stdin.isatty():

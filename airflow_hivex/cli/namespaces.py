@@ -200,7 +200,7 @@ def _check_all(options: argparse.Namespace) -> int:
 
 
 def _cell(links: int, others: int) -> str:
-    """Return the text of a cell: the numbers of links and of other dependencies, or an empty text without any."""
+    """Return the text of a cell: the numbers of links and of other dependencies, or an empty text if both are 0."""
     counted = ((links, "link", "links"), (others, "dependency", "dependencies"))
     return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counted if count)
 
@@ -322,7 +322,7 @@ def _import(options: argparse.Namespace, report: Callable[[str], None]) -> int:
 
 @contextmanager
 def _other(where: str, options: argparse.Namespace) -> Iterator[Metastore]:
-    """Yield the metastore at a URL, which is closed afterwards, or the shared metastore of an Airflow connection."""
+    """Yield the metastore at a URL or of an Airflow connection. Only a metastore at a URL is closed afterwards."""
     if "://" in where:
         from airflow_hivex.core.metastore import Metastore
 

@@ -64,7 +64,7 @@ def print_table(result: Result) -> None:
 
 
 def _column_width(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> float:
-    """Return the width in characters of columns that must be wrapped, or infinity if the table fits."""
+    """Return the width in characters of the columns that must be wrapped, or infinity if the table fits unwrapped."""
     longest = [
         max((len(line) for cell in (name, *row) for line in cell.splitlines()), default=0)
         for name, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)
@@ -155,7 +155,7 @@ _BAR_WIDTH = 20
 
 
 class StatementProgress:
-    """The display of the running step of a statement and the progress of its job, only on a terminal."""
+    """The display of the running step of a statement and of its job's progress. It is shown only on a terminal."""
 
     def __init__(self) -> None:
         self._status: Status | None = None

@@ -59,7 +59,7 @@ class StatementRunner:
     def _cancel(self) -> None:
         """Cancel the statement repeatedly until its thread is idle.
 
-        Before it has a transaction, a call has no effect.
+        A call has no effect before the statement has a transaction. After a time limit the method returns in any case.
         """
         idle = self._executor.submit(int)
         deadline = time.monotonic() + _CANCEL_LIMIT_S
@@ -72,7 +72,8 @@ class StatementRunner:
 def run_script(text: str, session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
     """Run the statements of a script up to the first error.
 
-    Positions in errors count from the beginning of the statement, so ``complain`` gets its line in the script.
+    Errors have positions from the beginning of the statement. So ``complain`` gets the line of the script in which the
+    statement begins.
     """
     from airflow_hivex.core.parser.reader import spans
 
@@ -91,7 +92,7 @@ def run_script(text: str, session: Session, runner: StatementRunner, complain: C
 def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
     """Read statements from a prompt and run them until the user leaves with Ctrl-D, ``exit`` or ``quit``.
 
-    An error or Ctrl-C ends the statement, and not the prompt.
+    An error or Ctrl-C ends only the statement; the prompt continues.
     """
     from airflow_hivex.core.parser.reader import split
 

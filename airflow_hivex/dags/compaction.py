@@ -1,14 +1,14 @@
 """A DAG that compacts tables, in tasks that can be seen, scheduled, retried and put into pools.
 
 `housekeep` returns compactions of lost workers to the queue. `initiate` requests compactions by thresholds.
-`find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first; one task `compact`
-runs each of them, and the next run continues. `clean` then deletes replaced files and files of aborted transactions,
-even if a compaction has failed. `report` ends the run, and fails if an earlier task has failed.
+`find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first. One task `compact`
+runs each of them. Later runs take further compactions. `clean` then deletes replaced files and files of aborted
+transactions, even if a compaction has failed. `report` ends the run, and fails if an earlier task has failed.
 
 Each task can be killed, retried and run in parallel with others: queries return the same rows before, during and after.
 
-The tasks `compact` run in the pool of Airflow that `airflow_pool` names, else the environment variable
-`HIVEX_COMPACTION_AIRFLOW_POOL`, else in `default_pool`. Make a small pool, so that other tasks have slots, too:
+The tasks `compact` run in the Airflow pool `airflow_pool`. Its default is the pool that the environment variable
+`HIVEX_COMPACTION_AIRFLOW_POOL` names, or else `default_pool`. Make a small pool, so that other tasks have slots, too:
 `airflow pools set hivex_compaction 2 "Compactions"`.
 """
 
@@ -66,11 +66,11 @@ def compaction_dag(
     airflow_pool: str | None = None,
     **options: Any,
 ) -> DAG:
-    """Return the DAG. Make one for each warehouse, or one for each pool of its queue.
+    """Return the DAG. Make one DAG for each warehouse, or for each compaction pool of a warehouse.
 
     :param dag_id: the DAG's id
     :param hivex_conn_id: the connection whose warehouse is compacted; a param of the DAG
-    :param pool: the pool of the queue whose compactions are run; a param of the DAG
+    :param pool: the compaction pool whose compactions are run; a param of the DAG
     :param entries: the largest number of compactions of a run; a param of the DAG
     :param airflow_pool: the pool of Airflow in which the tasks `compact` run
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``

@@ -4,7 +4,7 @@ The triggerer polls the notification log of the warehouse. Each committed transa
 becomes an event of the asset `hivex://hivex_default/shop/orders`, and Airflow runs the DAG. `log_commits` logs the
 transactions and their write ids; `count` reads the table.
 
-Run `hivex_transaction` to make a commit, which also makes the table.
+Run the DAG `hivex_transaction` to create the table and to make a commit.
 """
 
 from __future__ import annotations

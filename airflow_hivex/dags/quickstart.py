@@ -186,7 +186,7 @@ def copy_airlines_to_c1() -> dict[str, Any]:
 
 @task
 def report(task_ids: list[str]) -> list[dict[str, Any]]:
-    """Log and return for each task its cluster and its number of rows or files."""
+    """Log and return the cluster of each task, and the number of its rows or files."""
     from airflow.sdk import get_current_context
 
     ti = get_current_context()["ti"]

@@ -66,9 +66,9 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
 
 
 def hivex_sql_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
-    """Return a decorator, or the decorated function, which is a task that calls the function and runs the returned SQL.
+    """Return a task that calls the function and runs the SQL that it returns, or a decorator if there is no function.
 
-    :param python_callable: the function; None for a decorator with arguments
+    :param python_callable: the function; None if the decorator has arguments
     :param kwargs: arguments of HivexQueryOperator, except ``sql``
     """
     return task_decorator_factory(python_callable=python_callable, decorated_operator_class=_HivexSqlOperator, **kwargs)

@@ -21,7 +21,7 @@ MOST = 20
 
 
 class HivexAttentionNotifier(BaseNotifier):
-    """Call other notifiers if a compaction has failed, a transaction is open for long, or a quota is nearly used up.
+    """Call other notifiers if a compaction has failed, a transaction is too old, or a quota is nearly used up.
 
     A quota is reported when its use has reached the warning level.
 
@@ -38,8 +38,8 @@ class HivexAttentionNotifier(BaseNotifier):
     logged.
 
     :param notifiers: the notifiers to call; without notifiers the report is only logged
-    :param open_for: the smallest age of an open transaction to report
-    :param failed_within: the largest age of a failed compaction to report; use the time between two calls
+    :param open_for: report transactions that have been open for longer than this time
+    :param failed_within: report compactions that have failed within this time; set it to the time between two calls
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -74,7 +74,7 @@ class HivexAttentionNotifier(BaseNotifier):
 
 
 def attention(metastore: Metastore, *, open_for: timedelta, failed_within: timedelta) -> list[str]:
-    """Return a sentence for each failed compaction, old transaction and quota at its level, at most 20 of each kind."""
+    """Return sentences about failed compactions, old transactions and used-up quotas, at most 20 of each kind."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.compaction.history import CompactionFilter
     from airflow_hivex.core.model.compaction import CompactionState

@@ -1,11 +1,11 @@
 """A listener that records the last stored event of a watched table in the database transaction that stores the event.
 
-The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits. The session
-that stores the event is the session of this process and thread.
+The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits. The listener
+uses the same database session, which is that of this process and thread.
 
-The same transaction also renews the request for a run of each DAG that the asset schedules. A run gets the events up to
-the time of its request, which is the time of the first event since the last run. Without the renewal, later events
-would wait for the next commit.
+In the same transaction the listener renews the request for a run of each DAG that the asset schedules. A run gets the
+events up to the time of its request. Airflow sets this time at the first event since the last run. Without the renewal,
+later events would wait for the next commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_asset_event_emitted(asset_event: AssetEvent) -> None:
-    """Record the event in the state of its asset if a HivexCommitTrigger has yielded it."""
+    """Record an event of a HivexCommitTrigger in the state of its asset, and renew the requests for DAG runs."""
     event_id = _event_id(asset_event.extra)
     if event_id is None:
         return

@@ -18,17 +18,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PREFIX = "hivex"
 TASK_TAB = "Warehouse"
-"""The title of the tab of task instances, by which ``static/task.js`` provides its component."""
+"""The title of the tab of task instances. ``static/task.js`` provides its component under this name."""
 
 
 class LazyApplication:
-    """The application of the page, created at the first request, because only an api-server needs FastAPI."""
+    """The application of the page. It is created at the first request, because only an api-server needs FastAPI."""
 
     def __init__(self) -> None:
         self._application: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, with status 503 if no place or no answer is available in time."""
+        """Answer a request with the application of the page."""
         if self._application is None:
             from airflow_hivex.plugins.page.application import create_application
 

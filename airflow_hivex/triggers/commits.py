@@ -63,7 +63,7 @@ def watched_table(
 
     :param table: ``table`` or ``database.table``
     :param hivex_conn_id: the connection of type ``hivex``
-    :param database: the database of a ``table`` without a database
+    :param database: the database, if ``table`` does not name it
     :param partition: only commits to this partition, ``key=value/...`` or its first parts
     :param poll_interval: seconds between two reads of the log; watchers with the same connection and interval share
         these reads

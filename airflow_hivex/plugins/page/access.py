@@ -30,8 +30,7 @@ from airflow_hivex.hooks.configuration import CONNECTION_TYPE
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 ACTION_HEADER = "X-Hivex-Action"
-"""A header that pages of other sites cannot send, because browsers first ask the api-server, which refuses other sites.
-"""
+"""A header that pages of other sites cannot send: browsers first ask the api-server, which refuses other sites."""
 
 ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=250)]
 
@@ -39,8 +38,8 @@ ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=25
 def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
     """Return the user if the user may view the warehouse of a connection.
 
-    The user needs the right to view Airflow's jobs, which viewers have. If Airflow has several teams, the user needs
-    the right to read the connection, so that no team sees the warehouse of another team.
+    The user needs the right to view Airflow's jobs, which the role Viewer includes. If Airflow has several teams, the
+    user instead needs the right to read the connection, so that no team sees the warehouse of another team.
 
     Raises:
         HTTPException: the user does not have the right.
@@ -163,7 +162,7 @@ def _is_hivex(text: str) -> bool:
 
 
 def open_warehouse(conn_id: ConnectionId, _: Viewer) -> Metastore:
-    """Return the open metastore of a connection. The page never creates or upgrades a metastore.
+    """Return the open metastore of a connection. Never create or upgrade a metastore.
 
     Raises:
         StoreMissingError: the database does not have a metastore yet.

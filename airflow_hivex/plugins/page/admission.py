@@ -1,8 +1,8 @@
 """A limit on the running calls of each warehouse, so that a slow database does not use all threads of the api-server.
 
 A thread that waits for a database cannot be stopped, and all routes of Airflow share 40 threads in a process. So each
-warehouse has a few places. A call waits in the event loop for a place, and after some time it is answered in any case.
-The place becomes free when the thread of the call ends.
+warehouse has a few places, one for each running call. A call waits in the event loop for a place. If it gets no place
+or no answer in time, it is answered with status 503. The place becomes free when the thread of the call ends.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOST_CALLS = 8
 MOST_CALLS_IN_ALL = 20
 """The largest number of running calls of all warehouses in a process."""
 PATIENCE_S = 20.0
-"""The longest time that a call waits for a place, and then for its answer."""
+"""The longest time in seconds that a call waits for a place, and then again for its answer."""
 
 
 class Admission:
     """An ASGI application that passes a limited number of calls of each warehouse to another application.
 
     :param refusal: a function that returns a response from a status, an error code and a sentence
-    :param patience_s: the longest time that a call waits for a place, and then for its answer
+    :param patience_s: the longest time in seconds that a call waits for a place, and then again for its answer
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Admission:
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Places] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, with status 503 if no place or no answer is available in time."""
+        """Pass a request to the application. Answer with status 503 if there is no place or no answer in time."""
         conn_id = _connection_of(scope)
         if conn_id is None:
             await self._application(scope, receive, send)
@@ -76,7 +76,7 @@ class Admission:
 
 
 class _Places:
-    """The places of the warehouses in one event loop."""
+    """The places of all warehouses in one event loop."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -87,7 +87,7 @@ class _Places:
         return self._taken[conn_id]
 
     async def take(self, conn_id: str) -> bool:
-        """Take a place of a warehouse; return whether a place became free in time."""
+        """Take a place of a warehouse. Wait for it if necessary, and return whether it became free in time."""
         if self._is_free(conn_id):
             self._taken[conn_id] += 1
             return True
@@ -117,7 +117,7 @@ class _Places:
 
 
 class _Answer:
-    """The channel of a response to the client, which drops the response after the client was refused."""
+    """The channel of a response to the client. If the client was already answered with 503, the response is dropped."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -39,12 +39,12 @@ def answer(value: Any) -> JSONResponse:
 
 
 def page(found: Page[T], shown: Callable[[T], Any]) -> dict[str, Any]:
-    """Return a page of a list as a dict with its rows, each converted by ``shown``, and the number of all rows."""
+    """Return a dict with the rows of a page, each converted by ``shown``, and the number of all rows of the list."""
     return {"rows": [shown(row) for row in found.rows], "total": found.total}
 
 
 def document(value: Any) -> Any:
-    """Return a value as JSON: dataclasses become objects, members of enums words, times texts in ISO format."""
+    """Return a value in JSON types. Dataclasses become dicts, enum members words, and times texts in ISO format."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, enum.Enum):
@@ -61,7 +61,7 @@ def document(value: Any) -> Any:
 
 
 def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
-    """Return a dict from agent (``hooks.tasks.agent_info``) to the task instance that it names. One query.
+    """Return a dict from agent (``hooks.tasks.agent_info``) to the task instance that it names, with one query.
 
     The ids of DAGs and tasks may both contain dots, so the ids of Airflow's DAGs decide where a task id begins.
     """
@@ -86,13 +86,13 @@ def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
 
 
 def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) -> str:
-    """Return the owner of a lock as a text: the transaction or request, the user, and the DAG and task if any."""
+    """Return the owner of a lock as a text: its transaction or lock request, and the task or the user."""
     name = f"transaction {txn_id}" if txn_id else f"lock {lock_id}"
     return f"{name} of {owner_name(user, agent)}"
 
 
 def owner_name(user: str, agent: str | None) -> str:
-    """Return the DAG and task of an owner, or its user if the owner is not a task."""
+    """Return the task of an owner as ``task dag_id.task_id``, or the user if the owner is not a task."""
     parsed = _TASK.fullmatch(agent or "")
     return f"task {parsed['name']}" if parsed else user
 

@@ -24,7 +24,7 @@ router = APIRouter()
 
 @router.get("/overview")
 def read_overview(metastore: Warehouse) -> JSONResponse:
-    """Return the numbers of transactions, lock requests and compactions, and warnings. It does not call a cluster."""
+    """Return the numbers of transactions, lock requests and compactions, and warnings, without calling a cluster."""
     counts = metastore.transaction_listing.counts()
     compactions = metastore.compaction_listing.counts()
     wait = next(iter(metastore.transaction_listing.waits(1)), None) if counts.waiting else None
@@ -85,7 +85,7 @@ def read_clusters(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/storage")
 def read_storage(metastore: Warehouse) -> JSONResponse:
-    """Return the number of tables and bytes of each cluster. The query reads all registered directories."""
+    """Return the numbers of tables and bytes on each cluster. The query reads all registered directories."""
     rows: list[Any] = [document(each) for each in metastore.catalog_listing.clusters()]
     return answer({"rows": rows})
 
@@ -98,7 +98,7 @@ def _health(metastore: Metastore, cluster: str) -> Health:
 
 @router.get("/cache")
 def read_cache(metastore: Warehouse) -> JSONResponse:
-    """Return the counts and the size of this process's cache, and of each process that follows the notification log."""
+    """Return the state of this process's cache, and of the cache of each process that follows the notification log."""
     others = [document(each) for each in metastore.registered_caches()[:100]]
     if metastore.cache is None:
         return answer({"process_id": os.getpid(), "own": None, "others": others})

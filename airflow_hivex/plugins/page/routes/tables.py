@@ -90,7 +90,7 @@ def list_copies(metastore: Warehouse, database: Name, table: Name) -> JSONRespon
 
 @router.get("/table/commits")
 def list_commits(metastore: Warehouse, database: Name, table: Name, by: Period = Period.DAY) -> JSONResponse:
-    """Return the commits to a table by period, without empty periods, and the start of each shown period."""
+    """Return the sums of the commits to a table in each period with commits, and the starts of all shown periods."""
     last = metastore.services.clock() // by.length_ms
     first = last - by.number + 1
     found = metastore.catalog_listing.commits(database, table, by.length_ms, first * by.length_ms)

@@ -35,7 +35,7 @@ MapIndex = Annotated[int, Query(ge=-1, lt=2**31)]
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """The rendered fields of a task instance, and the names of its tries as owners of transactions."""
+    """The rendered fields of a task instance, and the names under which its tries own transactions."""
 
     fields: Mapping[str, Any]
     agents: Sequence[str]
@@ -58,7 +58,7 @@ class TaskWork:
 
 
 def visible_task(user: GetUserDep, dag_id: Id, run_id: Id, task_id: Id, map_index: MapIndex = -1) -> TaskWork:
-    """Return the fields of a task instance that the user may see, and the names of its tries.
+    """Return the fields of a task instance, and the names of its tries, if the user may see the task instance.
 
     Raises:
         HTTPException: the user may not see the task instance, or it does not exist.
@@ -95,7 +95,7 @@ def read_fields(task: Task) -> JSONResponse:
 
 @router.get("/task")
 def read_task(metastore: Warehouse, task: Task) -> JSONResponse:
-    """Return the transactions of all tries of a task, with their locks, and the directories that they have written."""
+    """Return the transactions of all tries of a task, and the locks and written directories of the transactions."""
     listed = metastore.transaction_listing.of_agents(task.agents, task.txn_ids)
     ids = [each.transaction.id for each in listed]
     locks = [

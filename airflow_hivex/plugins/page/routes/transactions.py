@@ -103,10 +103,10 @@ def list_transactions_of(
     agent: Annotated[str, Query(max_length=1000)] = "",
     txn_id: Annotated[list[int] | None, Query(max_length=_MOST_IDS)] = None,
 ) -> JSONResponse:
-    """Return the transactions of a task in any state, found by the task's name as an owner and by their ids.
+    """Return transactions in any state: those that a task (``agent``) owns, and those with the given ids.
 
-    ``ended`` has the ids whose records were deleted. ``directories`` has the directories that the transactions have
-    written.
+    ``ended`` has the given ids whose records were deleted. ``directories`` has the directories that the transactions
+    have written.
     """
     wanted = [each for each in txn_id or () if 0 < each < 2**63]
     found = metastore.transaction_listing.of_agents([agent] if agent else [], wanted)
