@@ -146,7 +146,7 @@ class Metastore:
         clock: Clock | None = None,
         fault: Callable[[str], None] | None = None,
     ) -> Self:
-        """Return the warehouse whose metadata is in the database at ``url``. In an empty database, create one.
+        """Return the warehouse whose metadata is in the database at ``url``. Create it in an empty database.
 
         Args:
             url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.

@@ -59,7 +59,7 @@ class ExpectedRoute:
 
 
 class Preflight:
-    """A check of the routes of statements, which runs none of them. It reads metadata and the health of clusters."""
+    """A check of the routes of statements. It runs no job, and reads metadata and the health of clusters."""
 
     def __init__(self, open_session: OpenSession, default_namespace: str) -> None:
         self._open_session = open_session

@@ -53,9 +53,10 @@ class Scan:
             return read_table(context, statement, *self._options)
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream, which has a few stripes in memory at a time.
+        """Return the rows as a stream. Only a few stripes are in memory at a time.
 
-        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until its end.
+        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until the transaction
+        ends.
         """
         from airflow_hivex.core.commands.arrow_reads import read_batches
 

@@ -338,9 +338,9 @@ class Session:
     ) -> Result:
         """Return the rows that were inserted into or deleted from a full ACID table between two versions.
 
-        Each row has the columns of the table in the later version, ``_change_type``, which is ``insert`` or
-        ``delete``, and its ``_row_id``. An update deletes a row and inserts a row. A row that was inserted and deleted
-        between the two versions is not returned.
+        Each row has the columns of the later version, ``_change_type`` (``insert`` or ``delete``) and ``_row_id``. An
+        update deletes a row and inserts a row. A row that was inserted and deleted between the two versions is not
+        returned.
 
         Args:
             table: ``table`` or ``database.table``.

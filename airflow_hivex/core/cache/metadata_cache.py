@@ -109,8 +109,8 @@ class Prewarmed:
 class Prewarm:
     """A prewarm, which reads definitions, partitions and directories of tables until the memory of the cache is full.
 
-    Tables with the latest commits come first. Each table is tagged with a snapshot from before its read. So a
-    change during the read causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
+    Tables with the latest commits come first. Each table is tagged with a snapshot from before its read. So a change
+    during the read causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
     """
 
     def __init__(self, store: Store, catalog: CachedStore) -> None:

@@ -200,9 +200,9 @@ class Entry:
         """Return the reason why a part must not answer a reader, with a detail, or None if the part may answer.
 
         Each answer from the cache is checked here. The rule compares first the id of the table, then the list, and then
-        the version. ``mark`` is the mark of
-        the table in the reader's snapshot; by default it is the mark of the list, if the list has one. ``is_followed``
-        is true if the notification log was read lately. A reader without list and version depends on it.
+        the version. ``mark`` is the mark of the table in the reader's snapshot; by default it is the mark of the list,
+        if the list has one. ``is_followed`` is true if the notification log was read lately. A reader without list and
+        version depends on it.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:

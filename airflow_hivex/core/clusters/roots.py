@@ -35,7 +35,7 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""The largest number of registered directories (the newest ones) that are looked for in a root without a marker."""
+"""The largest number of registered directories that are looked for in a root without a marker, newest first."""
 
 
 class Roots:
@@ -53,8 +53,8 @@ class Roots:
     def check(self, name: str) -> None:
         """Ensure that the root of a cluster has its root marker; the first use of a cluster creates the marker.
 
-        If the metastore knows no marker, but registered directories, the root is marked if one of the newest
-        directories exists.
+        The metastore may have registered directories on the cluster, but know no marker. Then the root is marked only
+        if one of the newest directories exists.
 
         Raises:
             UnknownClusterError: the cluster is not configured.

@@ -7,9 +7,9 @@ A class of the tree declares each of its facts once, as a field::
         database: str
         table: str
 
-The constructor takes the facts in this order, by position or by name, and keeps each as an attribute, a list as a
-tuple. If a template is not enough for the sentence, such as for a list with commas, ``_describe`` returns it. The
-``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
+The constructor takes the facts in this order, by position or by name, and keeps each fact as an attribute. A list
+becomes a tuple. If a template is not enough for the sentence, such as for a list with commas, ``_describe`` returns it.
+The ``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class ClusterFiles:
     def check_access(self) -> bool:
         """Return whether the root exists. If it does, write and delete a file in it as a trial.
 
-        If the file system has folders, a missing root must have a folder above it in which it can be created.
+        If the file system has folders, a missing root must have a parent folder in which the root can be created.
 
         Raises:
             StorageError: the file system cannot be reached or written.

@@ -49,7 +49,7 @@ class Deletion:
 class Blocker:
     """An open transaction that may still read obsolete directories; ``agent_info`` names its DAG run and task.
 
-    The id 0 is not a transaction; then ``agent_info`` names the reason for which directories are kept.
+    If the id is 0, no transaction is meant, and ``agent_info`` is the reason why directories are kept.
     """
 
     txn_id: int
@@ -185,11 +185,11 @@ class Aborted:
         return found if self.of_batch(found) else None
 
     def of_batch(self, directory: AcidDirectory) -> list[int]:
-        """Return the aborted write ids of a delta; the transactions of a streaming batch share one delta."""
+        """Return the aborted write ids of a delta. The delta of a streaming batch may have several."""
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:
-        """Return whether a staging directory has the name and belongs to one of the aborted writes or compactions."""
+        """Return whether the name is that of a staging directory of an aborted write or compaction."""
         found = staging_ids(name)
         return found is not None and (found[0] in self.write_ids or found[1] in self.compactions)
 

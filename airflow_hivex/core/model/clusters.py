@@ -14,7 +14,7 @@ from airflow_hivex.core.errors.secrets import hide_in_uri, remember, secrets_of,
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_LOCATION = 600
-"""The largest number of characters in a location, which must fit into an index of PostgreSQL."""
+"""The largest number of characters in a location. A location must fit into an index of PostgreSQL."""
 
 ANSWER_TIMEOUT_S = 30
 """The default of ``hivex.cluster.answer.timeout``."""

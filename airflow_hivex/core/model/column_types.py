@@ -96,7 +96,7 @@ KINDS = {
 BUCKET_TYPES = tuple(name for name, kind in KINDS.items() if name == "date" or kind.family in _OF_BUCKETS)
 """The types of bucket columns.
 
-A timestamp cannot be one: Hive hashes local times, and Spark's timestamps are instants.
+A bucket column cannot be a timestamp: Hive hashes local times, and Spark's timestamps are instants.
 """
 
 _NAMES = {spelling: name for name, kind in KINDS.items() for spelling in (name, *kind.synonyms)}

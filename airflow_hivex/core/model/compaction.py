@@ -139,8 +139,8 @@ class CompactionRequest:
 class CompactionResponse:
     """The response to a request: its id, or :data:`REFUSED_ID` with the reason as ``message``.
 
-    ``in_the_way`` is the id of the compaction that is the reason of the refusal. After a wait, ``state`` is the
-    final state of the compaction, and ``message`` its error, if any.
+    ``in_the_way`` is the id of the compaction that is the reason of the refusal. After a wait, ``state`` is the final
+    state of the compaction, and ``message`` its error, if any.
     """
 
     id: int

@@ -55,7 +55,7 @@ class AcidDirectory:
 
     @property
     def is_batch(self) -> bool:
-        """Return whether the directory is the delta of a streaming batch, to which its transactions add files."""
+        """Return whether the directory is the delta of a streaming batch. The batch's transactions add files to it."""
         is_delta = self.kind is DirectoryKind.DELTA
         return is_delta and self.min_write_id < self.max_write_id and not self.visibility_txn_id
 

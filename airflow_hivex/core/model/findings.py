@@ -26,7 +26,7 @@ class FindingKind(enum.Enum):
     UNREGISTERED_COPY = "unregistered copy"
     """The directory is registered on another cluster, and not on this one."""
     SHARED = "shared folder"
-    """The folder is a folder of another namespace, or lies in one."""
+    """The folder is equal to a folder of another namespace, or lies in such a folder."""
     UNKNOWN = "unknown"
     """The directory is not registered, and no process writes it."""
 

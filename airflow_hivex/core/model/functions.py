@@ -1,8 +1,8 @@
 """Spark's functions that we compute ourselves, to prune partitions by functions of their keys.
 
-Each function returns exactly Spark's value, with ANSI mode on or off. It is undecided for ambiguous texts, values out
-of range, and arguments for which Spark may raise an error. Source: Spark's reference of built-in functions; an
-acceptance test compares all of them with Spark.
+Each function returns exactly Spark's value, with ANSI mode on or off. The result is undecided for ambiguous texts,
+values out of range, and arguments for which Spark may raise an error. Source: Spark's reference of built-in functions;
+an acceptance test compares all of them with Spark.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ FIXED_CONF = {
     # Files are counted, and a bucket is one file.
     "spark.sql.files.maxRecordsPerFile": "0",
 }
-"""The configuration of every job, which its cluster cannot override."""
+"""The part of the configuration of every job that no cluster can override."""
 
 RELIED_ON = frozenset({*FIXED_CONF, *TEXT_DEFAULTS, NESTED_PUSHDOWN, EXCLUDED_RULES, _MOST_TASKS})
 """The settings that a session does not change."""

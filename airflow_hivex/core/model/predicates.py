@@ -41,7 +41,7 @@ class Truth(enum.Enum):
 class Comparison:
     """``operand operator value``; the operator is one of ``= <> < <= > >= <=>``.
 
-    ``is_of_between`` is set for a bound of BETWEEN, for which Spark 4 does not pad texts of CHAR.
+    ``is_of_between`` is set for a bound of BETWEEN. For such a bound Spark 4 does not pad texts of CHAR.
     """
 
     operand: Operand

@@ -78,9 +78,9 @@ class CopyStatus:
     """The current state of the copy of a partition on a cluster. ``partition`` is None for a table without partitions.
 
     ``lag_ms`` is the age of the oldest directory that the copy lacks, since its registration on the primary. It is 0
-    for a current copy, and None for the primary or if the age is not known. ``write_id`` is the highest write id of
-    the copy, and ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions
-    has no registered directories.
+    for a current copy, and None for the primary or if the age is not known. ``write_id`` is the highest write id of the
+    copy, and ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions has
+    no registered directories.
     """
 
     partition: str | None

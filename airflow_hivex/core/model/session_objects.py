@@ -97,7 +97,7 @@ class SessionObjects:
         return None if found is None else found.stored
 
     def temporary_table(self, name: TableName) -> TemporaryTable | None:
-        """Return the temporary table with a name, which may be its stored name, or None."""
+        """Return the temporary table with a name or a stored name, or None."""
         if name.database is None and name.namespace is None:
             return self.tables.get(name.name)
         return next((each for each in self.tables.values() if each.stored == (name.database, name.name)), None)

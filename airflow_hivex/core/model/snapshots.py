@@ -46,10 +46,10 @@ class Snapshot:
         return self.write_ids[table.id] if table.is_transactional else None
 
     def agrees_with(self, earlier: Snapshot, table: StoredTable) -> bool:
-        """Return whether the contents of a table that were read for an ``earlier`` snapshot are still true in this one.
+        """Return whether contents of a table, read for an ``earlier`` snapshot, are still true in this snapshot.
 
-        They are true if no transaction has committed to the table in between, and its version is the same. For tables
-        without transactions, only the version must be the same.
+        They are true if no transaction has committed to the table in between, and the version of the table is the same.
+        For tables without transactions, only the version must be the same.
         """
         if not self.history.continues(earlier.history):
             return False

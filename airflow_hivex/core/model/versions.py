@@ -82,11 +82,11 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersion:
-    """A row of the record of a table's commits, which is in the order of ``id``.
+    """A row of the record of a table's commits. The rows are in the order of ``id``.
 
     If a row has no write id, versions before it cannot be read.
 
-    ``columns_before`` are the columns of the table until this commit, if it has changed them.
+    ``columns_before`` are the columns of the table until this commit, if the commit has changed the columns.
     """
 
     id: int
@@ -100,9 +100,9 @@ class RecordedVersion:
 class TableVersion:
     """A version of a table that can be read.
 
-    ``later`` are the write ids that were committed after it. ``columns`` are the columns of the version, or None for
-    the current columns. ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the
-    highest transaction up to which the version has all commits; None means all transactions.
+    ``later`` are the write ids that were committed after this version. ``columns`` are the columns of the version, or
+    None for the current columns. ``columns_txn_id`` is the first transaction that has changed the columns since.
+    ``settled_txn_id`` is the highest transaction up to which the version has all commits; None means all transactions.
     """
 
     write_id: int

@@ -29,7 +29,7 @@ _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
 
 
 class TableMark(NamedTuple):
-    """The id and the version of the table that has a name at one moment."""
+    """The identity of a table at one moment: its id and its version."""
 
     id: int
     version: int

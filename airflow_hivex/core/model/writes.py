@@ -17,12 +17,11 @@ class TableWrite:
     """One statement's write to a table: its ids, its cluster, and its operation on existing rows.
 
     ``partition`` is the partition that the statement names. It is None if each row decides its partition, or if the
-    table has no partitions.
-    ``operation`` is INSERT, or the operation of a statement that changes rows; INSERT OVERWRITE counts as UPDATE.
-    ``batch`` has the first and last write id of a streaming batch, whose transactions share a delta. ``statement`` is
-    the kind of the statement. With ``counts_inserts`` the inserted rows of a MERGE count as changed, too
-    (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the files. It is set only for an external
-    table, which has no write ids.
+    table has no partitions. ``operation`` is INSERT, or the operation of a statement that changes rows; INSERT
+    OVERWRITE counts as UPDATE. ``batch`` has the first and last write id of a streaming batch, whose transactions share
+    a delta. ``statement`` is the kind of the statement. With ``counts_inserts`` the inserted rows of a MERGE count as
+    changed, too (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the files. It is set only for
+    an external table, which has no write ids.
     """
 
     txn_id: int
