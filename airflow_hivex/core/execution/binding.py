@@ -1,4 +1,4 @@
-"""Binding of the names of a statement, before its locks: to tables, links, views and functions."""
+"""Binding: the names in a statement are resolved to tables, links, views and functions, before locks are requested."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from airflow_hivex.core.settings import ALLOW_CODE
 S = TypeVar("S", bound=RoutedStatement)
 
 ReadName: TypeAlias = tuple[TableName, VersionRange | None]
-"""A name that a query reads, and the commits whose changes it reads, if it has a CHANGES clause."""
+"""A pair: a name that a query reads, and the commits that its CHANGES clause names, or None."""
 
 _DEEPEST_VIEW = 100
 
 
 @dataclass(frozen=True, slots=True)
 class BoundStatement(Generic[S]):
-    """A statement in which all names are those of tables, and the snapshot in which the tables were found.
+    """A statement that names only tables, and the snapshot in which the tables were found.
 
-    In ``statement`` the queries of ``views`` and of changes replace their names, and columns of row ids replace
-    ROW__ID. Calls of permanent functions have full names. A temporary view is in ``views`` with an empty database name.
+    In ``statement`` queries replace the names of ``views`` and of changes, and columns of row ids replace ROW__ID.
+    Calls of permanent functions have full names. A temporary view is in ``views`` with an empty database name.
     ``names`` has the links.
     """
 
@@ -74,8 +74,9 @@ def bind(
 ) -> BoundStatement[S]:
     """Return a statement with its names resolved.
 
-    The definitions of the permanent functions that it calls are added to ``declarations``. It takes one round trip, and
-    one more for links, for each level of views, and for each function name that neither Spark nor the session knows.
+    The definitions of the permanent functions that the statement calls are added to ``declarations``. The call takes
+    one round trip, and one more for each of these: new links, each level of views, and each function name that neither
+    Spark nor the session knows.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: an object does not exist.
@@ -95,7 +96,7 @@ def bind(
 
 
 class _Views:
-    """The queries of views and of changes that replace their names in a statement, level by level."""
+    """The replacement of the names of views and of changes in a statement by their queries, level by level."""
 
     def __init__(self, context: StatementContext, running: Running | None) -> None:
         self._context = context
@@ -105,7 +106,7 @@ class _Views:
         self._known: dict[QualifiedName, StoredTable] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
-        """Return the statement in which these queries replace their names, and the tables of the result."""
+        """Return the statement with the queries in place of the names, and the tables that it names after that."""
         context, session = self._context, self._context.session
         joined = context.joined(self._running)
         txn_id = joined.txn_id if joined is not None else self._running.opened_id if self._running else None
@@ -188,7 +189,10 @@ class Expansion:
         return replace(part, query=query, target=target, source=source)
 
     def _query(self, query: Query, kept: Collection[int | None] = ()) -> tuple[Query, Sequence[int]]:
-        """Return the query with the texts, and for each of its references the place of the reference in ``query``."""
+        """Return the query with texts in place of names, and the origin of each of its references.
+
+        The origin is the place of a reference in ``query``: the unchanged one, or the one that the text has replaced.
+        """
         texts = [
             None if place in kept else self._texts.get((each.table, each.changes))
             for place, each in enumerate(query.references)
@@ -234,7 +238,7 @@ class Expansion:
 
 
 def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
-    """Return the query without the CHANGES clauses of the references that a text of ``texts`` replaces."""
+    """Return the query without the CHANGES clauses of the references that ``texts`` replaces."""
     edits = []
     references = []
     for each, text in zip(query.references, texts, strict=True):
@@ -246,7 +250,7 @@ def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
 
 
 def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Query:
-    """Return the query with ``SELECT * FROM`` in place of each TABLE before a view's name."""
+    """Return the query with ``SELECT * FROM`` in place of each keyword TABLE before the name of a view."""
     views = {each.start for each, text in zip(query.references, texts, strict=True) if text is not None}
     edits = [
         TextEdit(before.start, before.end, "SELECT * FROM")

@@ -1,7 +1,7 @@
 """Queries over copies that lag, in sessions that accept a lag: they read all tables as of one earlier moment.
 
-A moment is the snapshot of a replication. The search begins with the newest moment of the needed copies. All tables are
-bound as of this moment, even tables whose primary copy is on the cluster that runs the query. The lag is computed from
+A moment is the snapshot of a replication. The newest moment of the needed copies is tried first. All tables are read as
+of the same moment, even tables whose primary copy is on the cluster that runs the query. The lag is computed from
 the commits that the moment does not see. Before the job begins, the moment is recorded for the cleaner, and the tables
 are bound again.
 """
@@ -153,7 +153,7 @@ class _TooOldError(NotReadableError):
 
 
 def _lag(found: Sequence[EarlierTable], now_ms: int) -> tuple[int, int]:
-    """Return the age of the oldest unseen commit, and the number of unseen commits."""
+    """Return the age of the oldest unseen commit in milliseconds, and the number of unseen commits."""
     unseen: dict[int, int] = {}
     for each in found:
         for txn_id, time_ms in (each.unseen or {}).items():

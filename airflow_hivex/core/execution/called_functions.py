@@ -39,10 +39,10 @@ S = TypeVar("S", bound=RoutedStatement)
 
 
 def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
-    """Return the statement with full names in its calls of permanent functions, and the name of the current database.
+    """Return the statement with full names in its calls of permanent functions.
 
-    The definitions of these functions are added to ``declarations``, if given. It takes one round trip for each name
-    that neither Spark nor the session knows.
+    The name of the current database replaces calls that ask for it. The definitions of the functions are added to
+    ``declarations``, if given. It takes one round trip for each name that neither Spark nor the session knows.
 
     Raises:
         InvalidOperationError: a function reads tables, or runs arbitrary code, which ``hivex.allow.code.execution``
@@ -93,9 +93,9 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
 
 
 def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
-    """Return the text of CREATE TEMPORARY FUNCTION after the name, with full names of the permanent functions it calls.
+    """Return the text after the name in CREATE TEMPORARY FUNCTION, with full names of permanent functions.
 
-    The second value has the database and name of each permanent function that its body calls.
+    The second value has the database and name of each permanent function that the body calls.
     """
     database, temporary = context.session.database, context.session.objects.functions
     statement = read(f"CREATE FUNCTION f {text}", database=database)
@@ -109,7 +109,7 @@ def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[Qu
 
 
 def declare_called(context: StatementContext, declarations: dict[str, str], texts: Iterable[str]) -> None:
-    """Add the permanent functions that a job needs because its texts use temporary functions that call them.
+    """Add to ``declarations`` the permanent functions that the temporary functions in ``texts`` call.
 
     Raises:
         NoSuchFunctionError: a permanent function was dropped meanwhile.
@@ -138,7 +138,7 @@ def check_constraint_functions(context: StatementContext, table: str, constraint
 
 
 def declare(context: StatementContext, declarations: dict[str, str], function: PermanentFunction) -> None:
-    """Add the statement that creates a function in Spark, after the statements of the functions that it calls.
+    """Add to ``declarations`` the SQL that creates a function in Spark, after the SQL of the functions that it calls.
 
     Raises:
         ForeignNameError: the function's namespace is closed, and it calls a function of another namespace.
@@ -170,7 +170,7 @@ def _declare(
 def _parameters(
     context: StatementContext, declarations: dict[str, str], definition: SqlFunction, callers: tuple[str, ...]
 ) -> str:
-    """Return the parameters of an SQL function; their defaults call permanent functions by full names."""
+    """Return the parameters of an SQL function, with full names of permanent functions in their default values."""
     text = definition.parameters
     for call in reversed(default_calls(text)):
         called = find_function(context.services, call.database or definition.database, call.name)
@@ -211,7 +211,7 @@ def _body(
 
 
 def _with_qualified_parameters(query: Query, function: PermanentFunction, definition: SqlFunction) -> Query:
-    """Return the body with the full name of the function where its name qualifies a parameter."""
+    """Return the body with the full name of the function in each place where its name qualifies a parameter."""
     if any(normalise(name_of(token)) == function.name for token in tokenize(definition.parameters)):
         # A field of the parameter of that name.
         return query
@@ -228,7 +228,7 @@ def _check_code(context: StatementContext, name: str, what: str) -> None:
 def _called(
     context: StatementContext, queries: Iterable[Query], database: str, temporary: Collection[str] = ()
 ) -> dict[tuple[str, str], PermanentFunction]:
-    """Return a dict from databases and names to the permanent functions that queries call."""
+    """Return the permanent functions that queries call, as a dict from (database, name)."""
     names = {
         (call.database or database, call.name)
         for query in queries

@@ -33,10 +33,11 @@ from airflow_hivex.core.settings import NAMESPACE_MODE
 
 
 def check_statement(context: StatementContext, statement: Statement, text: str | None) -> None:
-    """Refuse a statement of a closed namespace that names an object of another one, also through temporary objects.
+    """Refuse a statement of a closed namespace that names an object of another namespace.
 
-    It takes one round trip if the statement names such an object, else none. The definitions of the views and functions
-    that it names are checked later, when ``binding`` and ``called_functions.declare`` bind them.
+    Temporary views and functions count, too. The check takes one round trip if the statement names such an object, else
+    none. The definitions of permanent views and functions are checked later, when ``binding`` and
+    ``called_functions.declare`` bind them.
 
     Raises:
         ForeignNameError: the current namespace is closed.
@@ -67,7 +68,7 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
 
 
 def check_definition(context: StatementContext, definition: Definition) -> None:
-    """Refuse a definition of a closed namespace that names an object of another one.
+    """Refuse a definition in a closed namespace that names an object of another namespace.
 
     Other definitions take no round trip.
 
@@ -78,7 +79,7 @@ def check_definition(context: StatementContext, definition: Definition) -> None:
 
 
 def made_here(context: StatementContext, name: QualifiedName) -> TemporaryTable:
-    """Return a new temporary table of the current namespace. One round trip."""
+    """Return the session's record of a new temporary table, made in the current namespace. One round trip."""
     current = context.session.database
     return TemporaryTable(name, current, _is_closed(context, current))
 
@@ -97,7 +98,7 @@ def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text:
 
 
 def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
-    """Return the permanent functions that a call means: the function itself, or those of a temporary function."""
+    """Return the permanent functions of a call: the called one, or those that a called temporary function calls."""
     objects = context.session.objects
     if call.database is None and call.name in objects.functions:
         return objects.permanent_functions([call.name])
@@ -105,7 +106,7 @@ def _names_called(context: StatementContext, call: FunctionCall) -> list[Qualifi
 
 
 def _check_temporary(context: StatementContext, names: Iterable[TableName]) -> None:
-    """Refuse temporary objects of the session that have or read rows of another namespace.
+    """Refuse temporary tables with rows of another namespace, and temporary views that read such rows.
 
     Raises:
         ForeignNameError: a temporary view reads an object of another namespace, and the current namespace is closed.
@@ -158,7 +159,7 @@ def _is_closed(context: StatementContext, namespace: str) -> bool:
 
 
 def find_function(services: Services, database: str, name: str) -> PermanentFunction | None:
-    """Return a permanent function, or None. One round trip."""
+    """Return a permanent function, or None if it does not exist. One round trip."""
     try:
         return services.catalog.get_function(database, name)
     except NoSuchFunctionError:

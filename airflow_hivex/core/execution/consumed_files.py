@@ -24,12 +24,15 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 Folders = Mapping[str, Mapping[str, FileStamp]]
-"""A dict from folders to dicts from names to listed files. The name is empty where the location itself is a file."""
+"""A dict from folder to a dict from file name to stamp. The name is empty if the location is a file, not a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedFiles:
-    """The files of one cluster that a statement reads and then deletes; a row names them until they are deleted."""
+    """The files of one cluster that a statement reads and then deletes.
+
+    A row of ``pending_writes`` names the files until they are deleted.
+    """
 
     id: int
     txn_id: int
@@ -42,7 +45,7 @@ class ConsumedFiles:
         pending_writes.change_document(connection, self.id, registered=True)
 
     def finish(self, services: Services) -> None:
-        """Delete the files after the commit. The housekeeping deletes the remaining files."""
+        """Delete the files after the commit. If some cannot be deleted, the housekeeping deletes them later."""
         _delete(services, self)
 
 
@@ -51,7 +54,7 @@ def take(
 ) -> ConsumedFiles:
     """Record the files that a statement is about to read for a table.
 
-    ``depth`` is the number of levels of folders that are deleted, too, if they are empty then.
+    Folders that are empty after the deletion are deleted, too. ``depth`` is the number of levels of such folders.
 
     Raises:
         InvalidOperationError: another statement reads one of the files, or has loaded it.
@@ -106,7 +109,7 @@ def _from(write: PendingWrite) -> ConsumedFiles:
 
 
 def _common(one: ConsumedFiles, other: ConsumedFiles) -> str | None:
-    """Return the location of a file that both have, or None. A file that was replaced counts as another file."""
+    """Return the location of a file that both statements read, or None. A replaced file counts as another file."""
     if one.cluster != other.cluster:
         return None
     theirs = {_location(place, name): stamp for place, names in other.folders.items() for name, stamp in names.items()}
@@ -123,7 +126,10 @@ def _location(place: str, name: str) -> str:
 
 
 def _delete(services: Services, consumed: ConsumedFiles) -> bool:
-    """Delete the files. A file that has changed since it was listed stays: it may have rows that were not read."""
+    """Delete the files, and return whether this succeeded.
+
+    A file that has changed since it was listed stays, since it may have rows that were not read.
+    """
     try:
         files = services.files_to_change(services.clusters.get(consumed.cluster))
         for place, names in consumed.folders.items():

@@ -68,7 +68,7 @@ class Result:
     column_types: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        """Return the fields that have a value, without the route: notebooks show it."""
+        """Return a text with the fields that have a value, except the route. Notebooks show this text."""
         shown = (each.name for each in fields(self) if each.name not in ("route", "column_types"))
         values = ((name, getattr(self, name)) for name in shown)
         # A count of 0 is shown.
@@ -76,7 +76,10 @@ class Result:
         return f"Result({', '.join(filled)})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as values of JSON, as tasks and ``--format json`` return them."""
+        """Return the fields as values of JSON, without ``route`` and ``column_types``.
+
+        Tasks and ``--format json`` return this document.
+        """
         document: dict[str, Any] = {
             "columns": list(self.columns),
             "rows": json_rows(self.rows),
@@ -117,10 +120,10 @@ class Services(Foundation):
 class JoinedTransaction:
     """A transaction of several statements in which a session takes part.
 
-    ``is_own`` says that the session has begun the transaction (START TRANSACTION) and ends it by COMMIT or ROLLBACK;
-    else another client does both. ``writer`` names the session's part of the work; a later session of the same writer
-    has a higher ``began``. ``held`` is the write of an earlier session that a statement may continue. ``keep_alive``
-    ends the heartbeats.
+    With ``is_own`` the session has begun the transaction (START TRANSACTION), and ends it by COMMIT or ROLLBACK.
+    Otherwise another client begins and ends it. ``writer`` names the session's part of the work; a later session of the
+    same writer has a higher ``began``. ``held`` is the write of an earlier session that a statement may continue.
+    ``keep_alive`` stops the heartbeats when it is closed.
     """
 
     txn_id: int
@@ -135,20 +138,24 @@ class JoinedTransaction:
 
 
 Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int]], bool]
-"""Opens a statement's own transaction, if possible with locks and write ids of tables; returns whether it has locks."""
+"""A function that opens a statement's own transaction, if possible with locks and write ids of tables.
+
+It returns whether the transaction has the locks.
+"""
 
 
 @dataclass(slots=True)
 class Running(TransactionJob):
     """The statement that a session is running: its transaction and the tag of all its jobs.
 
-    A transaction of its own is opened by :meth:`begin_with` or, without locks, by the first use of its id.
-    ``write_ids`` are the write ids with which the transaction began, by the ids of tables. ``joined`` is set when the
-    transaction continues after the statement. ``snapshot`` is the snapshot of the statement, once it is taken;
-    ``earliest`` is the snapshot of the oldest version of a table that it reads. ``waiting_lock_id`` is the request for
-    locks that it waits for. ``operation`` is the resumable operation of its job. ``undo`` deletes the files of the
-    statement; it is called once it is certain that they never count. ``functions`` has the declarations of the
-    permanent functions that its jobs call, by full name. A function comes after the functions that it calls.
+    The statement's own transaction is opened by :meth:`begin_with` or, if it needs no locks, by the first use of its
+    id. ``write_ids`` is a dict from table id to the write id with which the transaction began. ``joined`` is set if the
+    transaction continues after the statement. ``snapshot`` is the snapshot of the statement, once it is taken.
+    ``earliest`` is the snapshot of the oldest table version that the statement reads. ``waiting_lock_id`` is the lock
+    request for which it waits. ``operation`` is the resumable operation of its job. The functions in ``undo`` delete
+    the files of the statement; they are called once it is certain that the files never become visible. ``functions`` is
+    a dict from full name to declaration, for the permanent functions that its jobs call. A function comes after the
+    functions that it calls.
     """
 
     opener: Opener | None = None
@@ -215,7 +222,7 @@ class Running(TransactionJob):
 
 @dataclass(frozen=True, slots=True)
 class BatchTransaction:
-    """An open transaction of a streaming batch, with the range of write ids of the whole batch for a table."""
+    """An open transaction of a streaming batch, and the range of write ids that the whole batch has in a table."""
 
     txn_id: int
     table_id: int
@@ -226,9 +233,9 @@ class BatchTransaction:
 class SessionState:
     """The state of a session: the current database, the pinned cluster, the transaction, the running statement.
 
-    ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
-    longer than a few seconds; None writes it to the log. ``max_lag`` is the lag of copies that its queries accept.
-    With ``server_jobs_only`` no job runs in this process. ``objects`` are its temporary objects.
+    ``runner`` runs jobs instead of the cluster's own runner. ``report`` is called with the progress of a job that takes
+    longer than a few seconds; if it is None, the progress is logged. ``max_lag`` is the lag of copies that queries of
+    the session accept. With ``server_jobs_only`` no job runs in this process. ``objects`` are the temporary objects.
     """
 
     user: str
@@ -252,7 +259,7 @@ class SessionState:
         return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
 
     def qualify(self, name: TableName) -> tuple[str, str]:
-        """Return the database and name of a table; a temporary table has those under which it is stored.
+        """Return the database and name of a table; for a temporary table, the names under which it is stored.
 
         Raises:
             InvalidOperationError: the name is that of a link.
@@ -304,7 +311,7 @@ class StatementContext:
     frames: Frames | None = None
 
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
-        """Run a job of the statement's transaction on a cluster; a later process may resume its ``write``.
+        """Return the result of a job, run on a cluster for the statement. A later process may resume its ``write``.
 
         Raises:
             TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
@@ -323,11 +330,14 @@ class StatementContext:
         return check_written(cluster, plan, result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
-        """Return the plan with the roots that Spark's processes must see, and with the configuration for charsets."""
+        """Return the plan with the folders that Spark's processes must see, and with the configuration for charsets."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def joined(self, running: Running | None) -> JoinedTransaction | None:
-        """Return the transaction of several statements in which a statement is bound, even if it does not run."""
+        """Return the transaction of several statements in which a statement is bound, or None.
+
+        A statement that is only explained has no ``running``.
+        """
         return self.session.transaction if running is None else running.joined
 
     def home_cluster(self, database: str) -> str:
@@ -340,7 +350,10 @@ class StatementContext:
         return properties.get(CLUSTER) or self.services.clusters.default
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:
-        """Return whether the statement could run on a cluster now. The runner is asked only with ``runs_job``."""
+        """Return the health of a cluster: whether the statement could run there now.
+
+        The runner is asked only with ``runs_job``.
+        """
         configured = self.services.clusters.get(cluster)
         if runs_job and self.session.server_jobs_only and not configured.kind.is_server:
             return Health(InProcessJobError(cluster, configured.shown_jobtracker))

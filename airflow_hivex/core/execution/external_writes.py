@@ -1,8 +1,8 @@
 """A statement's write to an external table: first to a hidden folder, then one move per file, then the catalog.
 
-No row is visible before the files are moved. A row of ``pending_writes`` names the folders. If the process is killed,
-the housekeeping deletes the files of the statement. If the statement has committed, it deletes the files that were
-replaced instead.
+Readers see no new row before the files are moved. A record in ``pending_writes`` names the folders. If the process is
+killed before the commit, the housekeeping deletes the files of the statement. If it is killed after the commit, the
+housekeeping deletes the replaced files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublishedWrite:
-    """A write whose files are in their folders; ``locations`` is a dict from partitions (or None) to folders."""
+    """A write whose files are in their final folders.
+
+    ``locations`` is a dict from partition, or None for a table without partitions, to folder.
+    """
 
     table: StoredTable
     pending: PendingWrite
@@ -44,7 +47,7 @@ class PublishedWrite:
 def begin(
     context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
-    """Record a write to an external table, and return the write with its token and the row.
+    """Record a write to an external table; return the write with its token, and its record in ``pending_writes``.
 
     Raises:
         InvalidOperationError: the statement is part of a transaction of several statements, or a partition has another
@@ -64,7 +67,7 @@ def begin(
 def note(
     context: StatementContext, connection: Connection, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
-    """Record a write in the caller's database transaction, and return the write with its token and the row."""
+    """Record a write in the caller's database transaction; return the write with its token, and its record."""
     token = f"{running.tag.removeprefix('hivex_')}_{facts.statement_id}"
     facts = replace(facts, write_id=1, operation=Operation.INSERT, token=token)
     pending_writes.one_at_a_time(connection, [running.txn_id])
@@ -83,7 +86,8 @@ def publish(
     """Move the files of a job into the folders of the table.
 
     Raises:
-        InvalidOperationError: a partition that gets rows has another format than the table.
+        InvalidOperationError: a partition that gets rows has another format than the table, or symbolic links lead out
+            of the cluster's root or to the files of another table.
         StorageError: a file could not be moved.
         TransactionNotOpenError, WriteTakenBackError: the transaction has ended meanwhile.
     """
@@ -192,10 +196,10 @@ def finish(services: Services, write: PublishedWrite) -> None:
 
 
 def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
-    """Withdraw the write of an aborted transaction, or finish the write of a committed one.
+    """Withdraw the write of an aborted transaction, or finish the write of a committed transaction.
 
-    Return whether all work is done. With ``own`` the statement itself fails, and its transaction is certain to be
-    aborted.
+    Return whether all work is done. With ``own`` the failing statement itself is the caller, and it is certain that its
+    transaction is aborted.
     """
 
     def work(connection: Connection) -> PendingWrite | None:

@@ -14,13 +14,13 @@ from airflow_hivex.core.files.filesystem import ClusterFiles
 
 
 def real_path(files: ClusterFiles, location: str) -> Path | None:
-    """Return the path to which the symbolic links of a location lead, or None if the file system is not local."""
+    """Return the path of a location after following symbolic links, or None if the file system is not local."""
     local = files.local_path(location)
     return None if local is None else Path(local).resolve()
 
 
 def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield each cluster below whose root a URI, or its real path, lies, with the location below this root."""
+    """Yield (cluster, relative location) for each cluster whose root contains the URI or the real path."""
     for name in services.clusters:
         root = services.clusters.get(name).root
         relative = root.relative(uri)
@@ -34,9 +34,9 @@ def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple
 def linked_owner(
     services: Services, files: ClusterFiles, location: str, uri: str, *, only_managed: bool = True
 ) -> str | None:
-    """Return the table to whose folder the symbolic links of a location lead, or None.
+    """Return the table whose folder a location reaches through symbolic links, or None.
 
-    It takes no round trip if the location has no symbolic link below the root, else one for each cluster.
+    If the location has no symbolic link below the root, it takes no round trip, else one for each cluster.
     """
     real, root = real_path(files, location), real_path(files, "")
     if real is None or root is None or real == root.joinpath(*location.split("/")):
@@ -52,8 +52,8 @@ def owner_elsewhere(
 ) -> str | None:
     """Return an owner in another namespace whose folder overlaps a location through symbolic links, or None.
 
-    The owner counts if either namespace is closed. The catalog compares the locations themselves. It takes at most five
-    round trips, and only one if no namespace is closed.
+    An owner is returned only if its namespace or ``namespace`` is closed. Overlaps without symbolic links are the task
+    of the catalog. It takes at most five round trips, and only one if no namespace is closed.
     """
     real = real_path(files, location)
     if real is None:

@@ -47,10 +47,11 @@ def _check_fields(table: str, path: str, type: ColumnType) -> None:
 
 
 def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> dict[str, str]:
-    """Return a dict from the table's columns to Spark SQL over a DataFrame; structs get the fields of the table.
+    """Return a dict from the table's columns to the Spark SQL that computes them from the columns of a DataFrame.
 
-    ``static`` are partition keys, in lower case, that have one value for all rows. With ``fills`` the DataFrame may
-    lack columns and fields, but not partition keys: a missing column is omitted, and a missing field is NULL.
+    Structs get the fields of the table. ``static`` are partition keys, in lower case, that have one value for all rows.
+    With ``fills`` the DataFrame may lack columns and fields, but not partition keys: a missing column is omitted, and a
+    missing field is NULL.
 
     Raises:
         NoSuchColumnError: the DataFrame lacks a column or field, or has a column or field that the table lacks.
@@ -80,7 +81,7 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
 
 
 def reshaped(table: str, text: str, given: Column, wanted: Column) -> str:
-    """Return the Spark SQL of a column of one version of a table in the type that it has in another version.
+    """Return Spark SQL that converts ``text``, a column of one table version, to the column's type in another version.
 
     Fields of structs that the first version lacks are NULL.
     """
@@ -89,14 +90,14 @@ def reshaped(table: str, text: str, given: Column, wanted: Column) -> str:
 
 @dataclass(slots=True)
 class _Shape:
-    """Values in the shape of a table's types: the fields of structs in its order, with its names."""
+    """The conversion of values to a table's types: structs get the table's fields, in the table's order."""
 
     table: str
     fills: bool
     variables: int = 0
 
     def value(self, text: str, given: ColumnType, wanted: ColumnType, path: str) -> str:
-        """Return ``text`` converted to the shape of a type, or ``text`` itself if it has that shape already."""
+        """Return Spark SQL that converts ``text`` to the wanted type, or ``text`` itself if it needs no conversion."""
         match given, wanted:
             case Struct(fields), Struct(targets):
                 return self._struct(text, fields, targets, path)

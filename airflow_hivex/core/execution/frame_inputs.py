@@ -1,4 +1,4 @@
-"""DataFrames and temporary views of a user's SparkSession, as inputs of a statement besides its tables."""
+"""DataFrames and temporary views of a user's SparkSession, which a statement can read like tables."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _LAZY = (Select, DescribeQuery, ExplainQuery, ExplainRoute)
 def reading_frames(
     context: StatementContext, text: str, by_name: Mapping[str, Frame], spark: GivenSession
 ) -> Iterator[tuple[Statement, Frames | None, GivenSession]]:
-    """Yield a statement, its DataFrames, whose views exist while the block runs, and their Spark session.
+    """Yield a statement, its DataFrames (or None), and their Spark session.
 
-    ``{name}`` is a DataFrame of ``by_name``. A name alone may be a temporary view of the Spark session. A DataFrame
-    that a statement reads in several places is computed once. In a query it is computed whenever the query's rows are
-    computed.
+    The views of the DataFrames exist while the block runs. ``{name}`` is a DataFrame of ``by_name``. A name without
+    braces may be a temporary view of the Spark session. A statement that writes computes each DataFrame once, even if
+    it reads the DataFrame in several places. A query computes its DataFrames whenever its own rows are computed.
 
     Raises:
         HivexError: as :func:`read_with_frames`.
@@ -86,10 +86,10 @@ def rendered(
     sources: Mapping[str, str] | None = None,
     own: Mapping[int, str] | None = None,
 ) -> str:
-    """Return the text of a query in which views replace its tables and DataFrames; ``views`` has those of the tables.
+    """Return the text of a query in which the names of views replace the tables and DataFrames.
 
-    ``sources`` is a dict from names to views of results computed before. ``own`` is a dict from the places of
-    references to their views.
+    ``views`` has the views of the tables, in the order of the references. ``sources`` is a dict from name to view for
+    results that were computed before. ``own`` is a dict from the place of a reference to its view.
 
     Raises:
         NoSuchTableError: the query reads a DataFrame that did not come with the statement.
@@ -109,7 +109,7 @@ def rendered(
 
 
 def _check_is_no_table(context: StatementContext, statement: Statement, reference: TableReference) -> None:
-    """Refuse a name that means a temporary view in Spark, and a table in the warehouse.
+    """Refuse the name of a temporary view in Spark if it is also the name of a table in the warehouse.
 
     Raises:
         InvalidOperationError: the current database has a table of the name.

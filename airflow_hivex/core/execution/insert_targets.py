@@ -1,4 +1,4 @@
-"""The target of an INSERT, compared with the table."""
+"""Checks of an INSERT, UPDATE, DELETE or MERGE against its target table."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from airflow_hivex.core.parser.statements import (
 
 @dataclass(frozen=True, slots=True)
 class InsertedRows:
-    """The place for the rows of an INSERT, as the statement names it, and their columns.
+    """The partition for the rows of an INSERT, as the statement names it, and the columns of these rows.
 
-    ``static`` has the values of partition columns as stored, with None for NULL. ``partition`` is the name of the
-    partition if each partition column has a value. ``columns`` are the columns of the input. If the statement lists no
-    columns, these are all columns in their order; with ``by_name`` they are those that the input names.
+    ``static`` has the values of partition keys as stored, with None for NULL. ``partition`` is the name of the
+    partition if each partition key has a value. ``columns`` are the columns that the statement lists. If it lists no
+    columns, the rows have all columns in their order or, with ``by_name``, the columns that the query names.
     """
 
     overwrite: bool = False
@@ -53,7 +53,7 @@ class InsertedRows:
 
 
 AS_GIVEN = InsertedRows()
-"""The place of rows that are added to the partitions of their own values."""
+"""The value for rows that are added to the partitions of their own values."""
 
 
 def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:
@@ -68,7 +68,7 @@ def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:
 
 
 def check_insert(statement: Insert, target: Table) -> InsertedRows:
-    """Check a statement against its table, and return the place and the columns of the rows.
+    """Return the partition and the columns of the rows of an INSERT, after they were checked against the table.
 
     A partition key without a static value is dynamic, whether the PARTITION clause names it or not. If a column list
     omits it, it is NULL.
@@ -112,7 +112,7 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
 
 
 def with_default_values(statement: Insert, target: Table, rows: InsertedRows) -> Query:
-    """Return the query of an INSERT in which the default values of the columns replace each DEFAULT.
+    """Return the query of an INSERT in which each DEFAULT is replaced by the default value of its column.
 
     Raises:
         ColumnCountMismatchError: a row has more values than the statement has columns.
@@ -144,7 +144,7 @@ _OPERATIONS = {
 def change_operations(context: StatementContext, statement: ChangeRows) -> frozenset[DataOperation]:
     """Return the operations (insert, update, delete) of the statement's clauses.
 
-    With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too: two of them cannot insert the
+    With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too. So two MERGEs cannot insert the
     same key.
     """
     found = frozenset(_OPERATIONS[clause.action] for clause in statement.clauses)
@@ -154,7 +154,7 @@ def change_operations(context: StatementContext, statement: ChangeRows) -> froze
 
 
 def change_operation(context: StatementContext, statement: ChangeRows) -> Operation:
-    """Return the operation of the statement as a whole."""
+    """Return one operation for the whole statement: update if it updates rows, else delete if it deletes rows."""
     found = change_operations(context, statement)
     if DataOperation.UPDATE in found:
         return Operation.UPDATE
@@ -162,7 +162,7 @@ def change_operation(context: StatementContext, statement: ChangeRows) -> Operat
 
 
 def check_change(statement: ChangeRows, target: Table) -> None:
-    """Compare the statement's clauses with the table, which has the columns that the statement adds.
+    """Check the statement's clauses against the table, which already has the columns that the statement adds.
 
     Raises:
         InvalidOperationError: the table's rows cannot be changed, or an assigned column decides the place of a row.

@@ -1,6 +1,6 @@
 """The locks of a statement.
 
-It requests them before its snapshot, so that it sees the commits for which it has waited.
+A statement requests its locks before it takes its snapshot, so that it sees the commits for which it has waited.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def acquire(
 ) -> None:
     """Acquire the locks, and wait for them if necessary; without components do nothing.
 
-    With ``new_table`` a table that another statement is making is refused at once, without waiting. A transaction that
-    is not open yet begins with the locks, and with write ids for the tables ``write_ids_of``, if no other lock
-    conflicts.
+    With ``new_table`` and ``hive.txn.xlock.ctas`` the call does not wait for another statement that creates the same
+    table. If no other lock conflicts, a transaction that is not open yet is opened together with the locks, and with
+    write ids for the tables ``write_ids_of``.
 
     Raises:
         LockNotAcquiredError: another transaction holds a lock for which the statement does not wait.
@@ -108,10 +108,11 @@ def check_not_outrun(
 
 @dataclass(frozen=True, slots=True)
 class LockPlan:
-    """The locks of a statement; ``read`` has the locked partitions of each read table, or None for the whole table.
+    """The locks of a statement.
 
-    ``changed`` has the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of
-    tables that the statement certainly writes, and does not read.
+    ``read`` is a dict from each table that is read to its locked partitions, or None for the whole table. ``changed``
+    has the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of tables that
+    the statement certainly writes, and does not read.
     """
 
     components: tuple[LockComponent, ...]
@@ -123,7 +124,7 @@ class LockPlan:
 
 
 def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
-    """Return the locks of the statement: on current partitions if a filter selects some, else on tables.
+    """Return the locks of the statement: on partitions if a filter selects some of a table, else on the whole table.
 
     It takes one round trip for each table that has such a filter.
     """
@@ -177,7 +178,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
 
 
 def _pruned(reading: StatementReading, reference: TableReference, candidates: frozenset[str]) -> frozenset[str] | None:
-    """Return the partitions of the table that the reference may read, or None for all."""
+    """Return the partitions that the reference may read, or None for the whole table."""
     read = reading.read(reference)
     if not read.table.is_partitioned or read.predicate is None:
         return None

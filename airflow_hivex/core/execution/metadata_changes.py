@@ -39,8 +39,9 @@ def change_metadata(
 ) -> Result:
     """Apply a change of metadata under its locks, in the commit of its own transaction.
 
-    On a transactional table the change has a write id, by which caches notice the change. ``before`` runs under the
-    locks, too; for each step that must be undone if the change fails, it adds a function to ``undo`` of its argument.
+    On a transactional table the change has a write id, by which caches notice the change. ``before`` runs first, under
+    the same locks. For each of its steps that must be undone if the change fails, it adds a function to ``undo`` of its
+    argument.
     """
     services = context.services
     if before is None and not table.is_transactional:
@@ -70,7 +71,7 @@ def apply_change(
     table: StoredTable,
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
 ) -> None:
-    """Apply a change of metadata in the commit of a transaction that has its locks.
+    """Apply a change of metadata in the commit of a transaction that holds the locks for the change.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile, or has another name.
@@ -88,7 +89,7 @@ def apply_change(
 
 
 def forget_dropped(name: str, forget: Callable[[], None]) -> None:
-    """Remove the rows of a dropped object after the commit. A failure is only logged: the statement is committed."""
+    """Remove a dropped object's records from the metastore after the commit. A failure is only logged."""
     try:
         forget()
     except StoreError as error:
@@ -108,11 +109,9 @@ def check_location(
 ) -> None:
     """Refuse a location that is not a separate folder of a namespace on a cluster.
 
-    Without ``cluster`` it is the default cluster.
-
-    ``is_closed`` says that the new namespace will be closed. An external table or partition has files there already, so
-    its location cannot be a pattern. A cluster whose file system does not answer is skipped; statements that read there
-    report the problem.
+    If ``cluster`` is None, the location is on the default cluster. ``is_closed`` says that the new namespace will be
+    closed. The location of an external table or partition cannot be a pattern. If the file system of the cluster does
+    not answer, the location is accepted; statements that read there report the problem.
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern; or symbolic links lead out of the cluster's
@@ -155,12 +154,12 @@ def check_location(
 def check_links(
     context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
 ) -> None:
-    """Refuse a folder below a table if its symbolic links lead to another namespace.
+    """Refuse a folder of a partition that leads by symbolic links to another namespace.
 
     A folder without symbolic links is not checked.
 
     Raises:
-        InvalidObjectError: the folder belongs to another namespace, and either of the two is closed.
+        InvalidObjectError: the folder belongs to another namespace, and either namespace is closed.
     """
     files = context.services.files(cluster)
     real, root = real_path(files, location), real_path(files, "")
@@ -178,7 +177,7 @@ def check_shared(
     *,
     is_closed: bool = False,
 ) -> None:
-    """Refuse a location that leads by symbolic links to a folder of another namespace, if either of them is closed.
+    """Refuse a location that leads by symbolic links to a folder of another namespace, if either namespace is closed.
 
     Raises:
         InvalidObjectError: the location leads to such a folder.

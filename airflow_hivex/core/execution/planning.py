@@ -88,14 +88,14 @@ def plan_job(
 
 
 def configuration_of(context: StatementContext, cluster: Cluster) -> dict[str, str]:
-    """Return the configuration with which the session reads on a cluster, with Spark or without it."""
+    """Return the Spark configuration of the cluster and the session. Reads without Spark use it, too."""
     return {**cluster.spark_conf, **context.session.objects.configuration}
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
     """Return the scan of a table by a job on ``cluster``, which must have all the needed files.
 
-    ``row_id`` as in Scan.
+    ``row_ids`` and ``row_id`` have the same meaning as in ``Scan``.
 
     Raises:
         InvalidOperationError: the statement reads row ids of a version that is older than the table's row ids.
@@ -194,7 +194,7 @@ def write(
 
 
 def casts_values(context: StatementContext, cluster: Cluster) -> bool:
-    """Return whether the session, or the cluster, casts each value that is stored to the type of its column."""
+    """Return whether the session or the cluster is configured to cast each stored value to the type of its column."""
     return configuration_of(context, cluster).get(STORE_ASSIGNMENT, "").upper() == LEGACY_ASSIGNMENT
 
 
@@ -241,10 +241,10 @@ def _is_plain(partition: BoundPartition) -> bool:
 def _folders(
     table: Table, partition: BoundPartition, *, with_originals: bool
 ) -> Iterator[tuple[str | None, str, int | None, bool]]:
-    """Yield each folder of rows below a partition's location.
+    """Yield (row layout, directory, number of files, whether the files may grow) for each folder of rows.
 
-    Each value has the row layout, the directory, its number of files, and whether the files may grow. Original files
-    whose rows need no ids are read as plain files.
+    The folders lie below the location of the partition. With ``with_originals`` original files are read as plain files,
+    since their rows need no ids.
     """
     if not table.is_transactional:
         yield None, "", None, False

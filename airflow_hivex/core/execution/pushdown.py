@@ -9,10 +9,11 @@ Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
 IN with NULL among its values: ORC fails with a NullPointerException. Spark computes values that are not constants while
 it plans, and a computed value may be NULL.
 
-A join that prunes partitions while it runs, of a table with files of the layout ``hive`` and of others: Spark evaluates
-the condition for all rows. It fails where no code was generated for a whole stage, as for more than 100 columns.
+Joins that prune partitions while they run: if a table has files of the row layout ``hive`` and of another layout, Spark
+evaluates the join condition for all rows. This fails if Spark has generated no code for the whole stage, for example
+for more than 100 columns.
 
-A user adds conditions to a returned DataFrame later. This module does not see them: they go to ORC as in any Spark
+This module does not see the conditions that a user adds to a returned DataFrame. They go to ORC, as in any Spark
 program.
 """
 
@@ -62,7 +63,7 @@ _CONSTANTS = re.compile(
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
-    """Return the plan without pushdown of conditions to ORC, or of join conditions, if they may be misjudged."""
+    """Return the plan, without pushdown to ORC or partition pruning by joins where this would lose rows or fail."""
     conf: dict[str, str] = {}
     if None in plan.parameters.values() or any(_is_misjudged(text) for text in _texts(plan)):
         conf |= _NO_PUSHDOWN
@@ -72,10 +73,10 @@ def with_safe_pushdown(plan: Plan) -> Plan:
 
 
 def with_charsets(plan: Plan) -> Plan:
-    """Return the plan with a configuration that allows all charsets of Java, if the encoding of a file needs one.
+    """Return the plan; if the encoding of a file needs it, with a configuration that allows all charsets of Java.
 
-    Spark 4 by itself allows only a few charsets. A value of the cluster or the session has priority. The writes must be
-    in the plan already.
+    By default, Spark 4 allows only a few charsets. A value of the cluster or session has priority. The plan must have
+    its writes already.
     """
     options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
     if plan.loaded is not None:
@@ -86,7 +87,7 @@ def with_charsets(plan: Plan) -> Plan:
 
 
 def _has_both_layouts(scan: Scan) -> bool:
-    """Return whether Spark has the partition keys of some rows as columns, and of other rows as expressions."""
+    """Return whether a partitioned table has files of the layout ``hive``, and files of another layout."""
     return bool(scan.partition_columns) and len({part.layout == HIVE_LAYOUT for part in scan.parts}) > 1
 
 

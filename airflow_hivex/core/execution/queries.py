@@ -118,9 +118,9 @@ def explained(
 class InsertSteps:
     """The additional steps of a statement that inserts.
 
-    ``begin`` is called in its transaction, before rows are read. ``check`` is called after the rows were written and
-    before they count; if it raises an error, the write is undone. ``also`` runs in the commit of the statement's own
-    transaction.
+    ``begin`` is called in the statement's transaction, before rows are read. ``check`` is called after the rows were
+    written and before they become visible; if it raises an error, the write is undone. ``also`` runs in the commit of
+    the statement's own transaction.
     """
 
     begin: Callable[[Running, StoredTable], None]
@@ -131,10 +131,10 @@ class InsertSteps:
 def run_insert(
     context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None
 ) -> Result:
-    """Insert rows, constants by this process and others by a job on the table's primary cluster; return their number.
+    """Insert rows, and return their number.
 
-    No row is written if the table has the statement's batch already. With ``merge`` the commit adds columns to the
-    table.
+    This process itself writes constants. A job on the table's primary cluster writes other rows. If the table has the
+    statement's batch already, no row is written. With ``merge`` the commit adds columns to the table.
     """
 
     def work(running: Running) -> Result:
@@ -211,7 +211,7 @@ def planned_values(query: Query) -> PlannedValues | None:
 
 
 def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:
-    """Return whether the statement sees a partition: in the catalog, or made earlier by its own transaction."""
+    """Return whether the catalog has the partition, or the statement's own transaction has added it earlier."""
     with context.services.store.read() as connection:
         if partition_rows.partition_ids(connection, target, [name]):
             return True

@@ -36,13 +36,14 @@ Version = int | datetime | str
 def changes_query(context: StatementContext, name: TableName, since: Version | None, until: Version | None) -> str:
     """Return a query of the rows that were added to, and removed from, a table between two versions.
 
-    Without ``since`` all rows of the later version are new; without ``until`` the later version is the present one.
-    Rows that were added and deleted in between are excluded. The columns are those of the later version.
+    If ``since`` is None, all rows of the later version are new. If ``until`` is None, the later version is the current
+    version. Rows that were added and deleted in between are excluded. The columns are those of the later version.
 
     Raises:
         InvalidOperationError: the table has no versions, or is insert-only, so that its rows have no ids.
         InvalidParametersError: a version is not a write id or a time, or the versions are in the wrong order.
-        NoSuchVersionError, VersionExpiredError: the table has never had a version, or it cannot be read any more.
+        NoSuchVersionError: the table has never had one of the versions.
+        VersionExpiredError: one of the versions cannot be read any more.
     """
     read = _VersionReader.of(context, name)
     new = read.version(_PRESENT if until is None else _version(until))
@@ -149,7 +150,7 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
 
 
 def _without(table: StoredTable, alias: str, version: TableVersion, where: str = "") -> str:
-    """Return the join that excludes the rows of ``alias`` which are also in a version."""
+    """Return an anti-join that excludes from ``alias`` the rows that are also in ``version``."""
     key = row_key([ROW_ID], [quoted(column.name) for column in table.partition_keys])
     columns = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
     there = f"SELECT {columns} FROM {_name(table)} VERSION AS OF {version.write_id}{where}"  # noqa: S608 - quoted names

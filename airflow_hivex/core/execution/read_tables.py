@@ -31,7 +31,7 @@ class Names:
         self._links: dict[LinkName, Link] = {}
 
     def look_up(self, names: Iterable[TableName]) -> None:
-        """Look up the links among names. It takes one round trip if there are new ones.
+        """Look up the links among names. It takes one round trip if there are new links.
 
         Raises:
             NoSuchLinkError: a link does not exist.
@@ -51,7 +51,7 @@ class Names:
         return None if name.namespace is None else self._links[self._context.session.qualify_link(name)]
 
     def are_of(self, snapshot: Snapshot) -> bool:
-        """Return whether the source of each link is still the table of its name in a snapshot."""
+        """Return whether no other table has the name of a link's source in a snapshot."""
         return all(
             (table := snapshot.tables.get(link.source)) is None or table.id == link.source_id
             for link in self._links.values()
@@ -59,7 +59,7 @@ class Names:
 
     @property
     def have_links(self) -> bool:
-        """Return whether there is a link among the names."""
+        """Return whether at least one of the names is a link."""
         return bool(self._links)
 
 
@@ -97,9 +97,9 @@ class ReadTable:
 
 
 class StatementReading:
-    """The contents of tables that a statement has read, in its current snapshot.
+    """The tables that a statement reads, with their contents in its current snapshot.
 
-    Contents are read again if their table has changed since (``Snapshot.agrees_with``).
+    The contents of a table are read once, and again only if the table has changed since (``Snapshot.agrees_with``).
     """
 
     def __init__(self, context: StatementContext, snapshot: Snapshot, names: Names) -> None:
@@ -145,7 +145,7 @@ class StatementReading:
         return frozenset({*primaries, self._context.services.clusters.default, *([pinned] if pinned else ())})
 
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
-        """Return the partitions of a table in the snapshot that match ``predicate``, with copies on ``clusters``."""
+        """Return the partitions of a table that may match ``predicate``, with their copies on ``clusters``."""
         key = (table.id, predicate)
         if key in self._read:
             earlier, on, contents = self._read[key]
@@ -162,7 +162,7 @@ def statement_snapshot(
     running: Running,
     known: Iterable[StoredTable] = (),
 ) -> Snapshot:
-    """Take the snapshot of the statement's own transaction, or the shared snapshot of a joined transaction."""
+    """Take and return the snapshot of the statement's own transaction, or the shared one of a joined transaction."""
     if running.joined is not None and running.joined.snapshot is None:
         _share_snapshot(context, running.joined)
     shared = None if running.joined is None else running.joined.snapshot
@@ -174,7 +174,8 @@ def statement_snapshot(
 def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
     """Return the snapshot that the statements of a transaction share, or None if none of them has read yet.
 
-    Another process may have taken it, so a call takes one round trip until this process knows it.
+    Another process may have taken the snapshot. So each call takes one round trip, until this process knows the
+    snapshot.
     """
     if joined.snapshot is None:
         with context.services.store.read() as connection:

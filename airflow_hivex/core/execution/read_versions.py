@@ -25,19 +25,21 @@ from airflow_hivex.core.transactions.shared_state import read_as_of
 
 @dataclass(frozen=True, slots=True)
 class FoundVersion:
-    """A version of a table that can be read now, and the bounds up to which the cleaner has removed directories."""
+    """A version of a table that can be read now.
+
+    ``floors`` has, for each partition, the bound up to which the cleaner has removed directories.
+    """
 
     version: TableVersion
     floors: Mapping[int | None, int]
 
 
 _LEAST_KEPT_S = 3600
-"""The seconds for which the cleaner keeps a version that a statement of a transaction reads, even after its retention.
-"""
+"""The least number of seconds for which the cleaner keeps a version that a statement of a transaction has read."""
 
 
 def query_of_version(name: str, version: int | None, timestamp: datetime | str | None) -> tuple[str, dict[str, object]]:
-    """Return the query of all rows of a table, in one version or the current one, with the query's parameters.
+    """Return the text and the parameters of a query of all rows of a table, in a given or the current version.
 
     Raises:
         StatementSyntaxError: ``name`` is not the name of a table.
@@ -59,12 +61,13 @@ def find(
 ) -> FoundVersion:
     """Return the version of a table that a statement names, if it can be read now.
 
-    With ``running`` the version is first recorded for the cleaner. A cleaner that has begun earlier does not see this
-    record. So the version is looked up once more afterwards.
+    With ``running`` the version is recorded, so that the cleaner keeps it. A cleaner that has begun earlier does not
+    see this record. So the version is looked up again after that.
 
     Raises:
         InvalidOperationError: the table has no versions.
-        NoSuchVersionError, VersionExpiredError: the table has never had this version, or does not have it any more.
+        NoSuchVersionError: the table has never had this version.
+        VersionExpiredError: the version cannot be read any more.
     """
     check_has_versions("VERSION AS OF", table)
     found = _find(context, snapshot, table, wanted)
@@ -109,13 +112,16 @@ def _find(context: StatementContext, snapshot: Snapshot, table: StoredTable, wan
 def contents_of(
     context: StatementContext, table: StoredTable, predicate: Predicate | None, clusters: frozenset[str]
 ) -> TableContents:
-    """Return the contents of a table with all of its registered directories, read from the database, not the cache."""
+    """Return the contents of a table, read from the database without the cache, with all registered directories."""
     with context.services.store.read() as connection:
         return read_contents(connection, table, predicate, clusters)
 
 
 def _note_for_cleaner(context: StatementContext, running: Running, table: StoredTable, settled_txn_id: int) -> None:
-    """Record the version as the statement's snapshot; in a joined transaction, for a limited time."""
+    """Record the version as the statement's snapshot, so that the cleaner keeps its directories.
+
+    In a joined transaction, the cleaner keeps them for a limited time.
+    """
     services = context.services
     if running.earliest is not None and running.earliest.high_watermark <= settled_txn_id:
         settled_txn_id = running.earliest.high_watermark

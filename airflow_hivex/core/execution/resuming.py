@@ -2,8 +2,8 @@
 
 A later session of the writer waits for the job.
 
-The row of the pending write belongs to one session. A session claims the row before it moves the files into place. No
-other session takes over a claimed row.
+The record of the pending write belongs to one session. A session claims the record before it moves the files into
+place. No other session takes over a claimed record.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 _COUNTED_FORMATS = ("orc", "parquet")
-"""The formats whose files record the number of their rows. In other formats only the writing process knows it."""
+"""The formats whose files record the number of their rows. In other formats only the writing process can count them."""
 
 
 def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:
-    """Withdraw the writes of earlier sessions of a writer, or return the one that this session may continue.
+    """Return the write of an earlier session that this session may continue, or withdraw all writes and return None.
 
-    A returned write is the only write of the writer, and its job may still run. It belongs to this session now.
+    The earlier session had the same ``writer``. A returned write is the only write of the writer, and its job may still
+    run. It belongs to this session now.
     """
     with services.store.read() as connection:
         earlier = pending_writes.of_transaction(connection, txn_id, writer=writer)
@@ -55,10 +56,10 @@ def take_over(services: Services, txn_id: int, writer: str, began: int) -> Pendi
 
 
 def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
-    """Return the write of an earlier session that the statement continues, or None if it begins a new one.
+    """Return the write of an earlier session that the statement continues, or None if it begins a new write.
 
-    ``facts`` are compared without their ids. The earlier write is withdrawn if another statement has begun it, or if
-    the server does not know its operation.
+    ``facts`` are compared with the earlier write, except for ids. The earlier write is withdrawn if another statement
+    has begun it, or if the server does not know its operation.
     """
     joined = running.joined
     held = None if joined is None else joined.held
@@ -119,12 +120,12 @@ class PendingOperation:
         return self._pending.operation
 
     def note(self, operation: ServerOperation) -> None:
-        """Record the operation in the row of the write; see ``ResumableWrite``."""
+        """Record the operation with the pending write; see ``ResumableWrite``."""
         self._change(operation_at_server=asdict(operation), statement=self._statement, claimed=False)
         self.is_running = True
 
     def claim(self) -> None:
-        """Claim the row of the write; see ``ResumableWrite``."""
+        """Claim the record of the pending write; see ``ResumableWrite``."""
         self.is_running = False
         self._change(claimed=True)
 

@@ -55,9 +55,9 @@ S = TypeVar("S", bound=RoutedStatement)
 class RoutedQuery(Generic[S]):
     """A bound and routed statement: the bound table of each reference, the targets of writes, and the route.
 
-    In ``statement`` the queries of ``views`` replace their names, and columns of row ids replace ROW__ID. A temporary
-    view has an empty database name. ``problems`` are the errors of the clusters that cannot be used now. ``rows`` has
-    the place and columns of the rows of each INSERT. ``as_of`` is the earlier moment that a query over lagging copies
+    In ``statement`` queries replace the names of ``views``, and columns of row ids replace ROW__ID. A temporary view
+    has an empty database name. ``problems`` has the error of each cluster that cannot be used now. ``rows`` has the
+    partition and columns of the rows of each INSERT. ``as_of`` is the earlier moment that a query over lagging copies
     reads.
     """
 
@@ -92,11 +92,11 @@ def route(
     declarations: dict[str, str] | None = None,
     locks: Sequence[LockComponent] = (),
 ) -> RoutedQuery[S]:
-    """Bind a statement's tables and choose its cluster.
+    """Return the statement with its tables bound and its cluster chosen.
 
-    A query that ``may_lag`` reads copies that lag, if the session accepts them and no cluster has current copies.
-
-    Without ``runs_job``, and for an INSERT of constants, the cluster needs the files, but need not be able to run jobs.
+    A query that ``may_lag`` reads copies that lag, if the session accepts such copies and no cluster has current ones.
+    Without ``runs_job``, and for an INSERT of constants, the cluster must have the files, but need not be able to run
+    jobs.
 
     With ``running`` one request first acquires the statement's locks together with the additional ``locks``. If
     possible, this request also opens the statement's own transaction. The snapshot is taken after that. Without
@@ -104,8 +104,8 @@ def route(
     session, the current snapshot is the transaction's snapshot with its own writes. The permanent functions that the
     statement calls are added to those of ``running``, or to ``declarations``.
 
-    A table that was read for the locks is not read again unless it has changed meanwhile. It takes the round trips for
-    the locks, two for the snapshots before and after the locks, and one for each table that is read.
+    A table that was read for the locks is read again only if it has changed meanwhile. The call takes the round trips
+    for the locks, two for the snapshots before and after the locks, and one for each table that is read.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
@@ -160,7 +160,7 @@ def _earlier(
     *,
     may_lag: bool,
 ) -> RoutedQuery[S]:
-    """Return the query over copies that lag, if it has no other route and its session accepts such copies.
+    """Return the query as one over copies that lag, if it has no other route and its session accepts such copies.
 
     A transaction of several statements never reads such copies: it reads one snapshot, and its writes need current
     rows.

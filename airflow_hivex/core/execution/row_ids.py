@@ -1,6 +1,6 @@
-"""The replacement of ROW__ID in statements whose tables are known by a column with the ids of the table's rows.
+"""The replacement of ROW__ID in bound statements by a column with the row ids of a table.
 
-This column is added to each table whose ids are read; ``*`` excludes it.
+The scan of each table whose row ids are read gets this column; ``*`` excludes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Kind(enum.Enum):
 
 
 def with_row_ids(statement: S, table_of: TableOf) -> S:
-    """Return the statement with each ROW__ID replaced by a column, which the reference of the table names.
+    """Return the statement with each ROW__ID replaced by a column. ``row_id`` of the table's reference has its name.
 
     Raises:
         InvalidOperationError: several tables have a ROW__ID, or the table has no row ids.
@@ -66,7 +66,10 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
 
 
 class _Tables:
-    """The meaning of ROW__ID in each reference of a query; ``before`` is a dict from names to computed queries."""
+    """The meaning of ROW__ID in each reference of a query.
+
+    ``before`` is a dict from name to query, for queries that are computed before.
+    """
 
     def __init__(self, table_of: TableOf, before: Mapping[TableName, Query] | None = None) -> None:
         self._table_of = table_of
@@ -155,10 +158,10 @@ def _columns(
     *,
     is_repeated: bool,
 ) -> dict[int, str]:
-    """Return a dict from the places of tables to the names of their columns of row ids.
+    """Return the names of the columns of row ids, as a dict from the place of the table's reference.
 
-    Each name is unique in the query, so it is never ambiguous, and NATURAL does not join on it. Only if nothing else is
-    named ROW__ID, the column has this name: Spark names results such as max(ROW__ID) after it.
+    Each name is unique in the query. So it is never ambiguous, and a NATURAL JOIN does not use it. If nothing else in
+    the query is named ROW__ID, the column has this name, since Spark names results such as max(ROW__ID) after it.
     """
     plain = len(marked) == 1 and not names and not query.row_ids.is_named_otherwise and not is_repeated
     if plain and all(kind in (_Kind.ROW_IDS, _Kind.NOTHING) for kind in kinds):
@@ -167,7 +170,7 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """Return the place of the table whose ids a use reads (or None), and the number of scopes further out."""
+    """Return the place of the table whose row ids a use reads (or None), and its distance from the use in scopes."""
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
             return None, 0

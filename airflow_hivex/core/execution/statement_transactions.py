@@ -52,7 +52,8 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
     not delay it again.
 
     Raises:
-        WriteConflictError: another transaction was faster at every retry, or has outrun the session's transaction.
+        WriteConflictError: another transaction has updated the same rows, at every retry or since the session's
+            transaction has begun.
     """
     joined = context.session.transaction
     if joined is not None:
@@ -159,7 +160,7 @@ class _Opening:
         return False
 
     def note(self, begun: Begun) -> None:
-        """Record the transaction, which is open."""
+        """Record the opened transaction in the running statement, and start its heartbeats."""
         running = self.running
         running.tag = new_tag(begun.txn_id)
         running.write_ids = begun.write_ids
@@ -194,7 +195,7 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
 
 
 def commit_own(context: StatementContext, running: Running) -> None:
-    """Commit a statement that has read; a transaction of several statements stays open."""
+    """Commit the own transaction of a statement that only reads. A transaction of several statements stays open."""
     if running.joined is None:
         context.services.transactions.commit(running.txn_id, only_reads=True)
 
@@ -249,7 +250,7 @@ def _beat(context: StatementContext, txn_id: int) -> None:
 
 
 def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
-    """Return the error that reports the end of the statement's own transaction, if ``error`` is a consequence of it."""
+    """Return the error of the ended transaction if ``error`` is only a consequence of that end, else None."""
     ended = None if running.cancelled else running.cause_of(error)
     if ended is not None:
         return ended

@@ -35,7 +35,7 @@ def register_writes(
 ) -> None:
     """Register the writes of a statement's own transaction in its commit.
 
-    If the statement named no partition, the transaction's components now name the partitions that have got rows.
+    The components of the transaction then name the partitions that were changed, even if the statement named none.
 
     Raises:
         NoSuchTableError: a table was dropped meanwhile.
@@ -139,7 +139,7 @@ def delete_abandoned(services: Services) -> int:
 def delete_directories(
     services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str, write: Write
 ) -> None:
-    """Delete the directories of an aborted write, or only its files if it was one of a streaming batch."""
+    """Delete the directories of an aborted write. Of a write in a streaming batch, delete only its own files."""
     try:
         files = services.files_to_change(services.clusters.get(cluster))
         for directory in directories:
@@ -172,7 +172,7 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
 
 
 def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Iterable[str | None]:
-    """Return the partitions with directories of a write. Those of a killed statement are found by listing folders."""
+    """Return the partitions in which a write has directories. For a killed statement, the folders are listed."""
     if not table.is_partitioned:
         return (None,)
     if write.facts.partition is not None:

@@ -1,4 +1,4 @@
-"""A statement's write, from its ids to its registration at once or in the commit of its transaction."""
+"""The steps of a statement's write, from the allocation of its ids to the registration of its directories."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from airflow_hivex.core.transactions.shared_state import statement_id_from, taki
 
 @dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """A statement's write to a table, and the target in its job's plan.
+    """A statement's write to a table, and its target in the plan of the job.
 
-    ``pending`` is its row in a transaction of several statements, or the row of a write to an external table.
-    ``operation`` is the operation of this row that an earlier session has begun.
+    ``pending`` is the record of the write in ``pending_writes``. Only a write in a transaction of several statements,
+    or to an external table, has such a record.
     """
 
     table: StoredTable
@@ -68,8 +68,8 @@ def begin_write(
 
     Raises:
         BatchWrittenError: the table has the statement's batch already.
-        InvalidOperationError: the transaction has overwritten the same table or partition before,
-            or another of its statements may be about to.
+        InvalidOperationError: the transaction has overwritten the same table or partition before, or another statement
+            of the transaction may be overwriting it.
         TransactionNotOpenError: the transaction has ended meanwhile.
         WriteTakenBackError: a later session of the same writer has written.
         RootMissingError, ForeignRootError: the cluster's root is not mounted, or is another root now.
@@ -106,7 +106,7 @@ def begin_write(
 def _begin_managed(
     context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite | None]:
-    """Return the write with its ids; in a transaction of several statements, with its row."""
+    """Return the write with its ids and, in a transaction of several statements, its record in ``pending_writes``."""
     joined = running.joined
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have continued since this session began.
@@ -125,7 +125,7 @@ def _begin_managed(
 def _allocate(
     context: StatementContext, joined: JoinedTransaction, table: StoredTable, facts: TableWrite, connection: Connection
 ) -> tuple[TableWrite, PendingWrite]:
-    """Return a write of a transaction of several statements with its ids, and with its row."""
+    """Return a write in a transaction of several statements with its ids, and its record in ``pending_writes``."""
     txn_id = joined.txn_id
     pending_writes.one_at_a_time(connection, [txn_id])
     # All base directories of one write id have one name. Another process may still write or delete a base that was
@@ -150,7 +150,7 @@ def _allocate(
 
 
 def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
-    """Return the range of write ids of the statement's streaming batch, or None if it has its own directory."""
+    """Return the range of write ids of the streaming batch whose directory the statement shares, or None."""
     batch = context.batch
     # A retried statement has a transaction and a write id outside of the batch.
     if batch is None or (batch.txn_id, batch.table_id) != (running.txn_id, table_id):
@@ -170,15 +170,15 @@ def end_writes(
     check: Callable[[], None] | None = None,
     also: Callable[[Connection], None] | None = None,
 ) -> None:
-    """Commit the job's writes with the statement's own transaction, or record them for the commit of the session's one.
+    """Commit the job's writes with the statement's own transaction, or record them in the session's transaction.
 
-    ``check`` is called before; if it raises an error, the directories are deleted. ``also`` runs in the commit of the
+    ``check`` is called first; if it raises an error, the directories are deleted. ``also`` runs in the commit of the
     statement's own transaction.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
-        OutrunError: this INSERT OVERWRITE would hide rows inserted since its snapshot, or another one would hide the
-            rows of this INSERT.
+        OutrunError: this INSERT OVERWRITE would hide rows that were inserted since its snapshot, or another INSERT
+            OVERWRITE would hide the rows of this INSERT.
         NoSuchTableError: the table was dropped meanwhile.
         InvalidOperationError: the transaction has overwritten one of the partitions before.
         StorageError: the files of an external table could not be moved into place.
@@ -260,7 +260,7 @@ def _check_nothing_hidden(
 def with_empty_bases(
     context: StatementContext, running: Running, write: OpenWrite, written: JobResult, names: Iterable[str]
 ) -> JobResult:
-    """Return the result of a job with an empty base for each named partition without new rows; make these bases.
+    """Make an empty base in each named partition without new rows; return the result of the job with these bases.
 
     Raises:
         StorageError: the bases cannot be made. The directories of the job are deleted, too.
