@@ -43,7 +43,7 @@ _NULL: pc.Expression = pc.scalar(pa.scalar(None, pa.bool_()))
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The lowest and the highest value of a column in some rows, or None if the rows have no value."""
+    """The lowest and the highest value of a column in some rows. Both are None if all values are NULL."""
 
     minimum: Any
     maximum: Any
@@ -54,7 +54,7 @@ class Condition:
     """A predicate on the columns of one table, whose constants are values of the columns' types."""
 
     def __init__(self, predicate: Predicate, columns: Mapping[str, Column], table: str, values: TypedValues) -> None:
-        """Convert a predicate; ``columns`` is a dict from lower-case name, and ``values`` converts constants.
+        """Convert a predicate; ``columns`` is a dict from lower-case name to column, and ``values`` converts constants.
 
         Raises:
             NoSuchColumnError: the predicate names another column.

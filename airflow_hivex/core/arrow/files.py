@@ -47,7 +47,7 @@ class Reading(Protocol):
     """A reader of the files of one format; ``columns`` are the columns to read, by their names in files."""
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the parts of a file that may have rows for a condition; ``keys`` requests ``Piece.keys``."""
+        """Return the parts of a file in which some rows may fulfil the condition; ``keys`` requests ``Piece.keys``."""
 
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
@@ -85,7 +85,7 @@ class OrcReading:
         self._is_nested = is_nested
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes of a file whose statistics do not exclude a condition."""
+        """Return the stripes of a file in which, by their statistics, some rows may fulfil the condition."""
         with readable(file):
             tail = read_tail(file)
         keys_of = _keys_of(tail) if keys else [None] * len(tail.stripes)
@@ -171,7 +171,7 @@ class ParquetReading:
         *,
         keys: bool,  # noqa: ARG002 - files of Parquet have no such keys
     ) -> list[Piece]:
-        """Return the row groups of a file whose statistics do not exclude a condition."""
+        """Return the row groups of a file in which, by their statistics, some rows may fulfil the condition."""
         from pyarrow import parquet
 
         with readable(file), file.open() as data:

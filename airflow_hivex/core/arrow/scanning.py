@@ -263,7 +263,7 @@ class ArrowScan:
 
 
 def _readings(scan: Scan) -> dict[bool, Reading]:
-    """Return a dict from whether the rows of files are structs to the reader of such files of the scan.
+    """Return the readers of a scan's files as a dict, with True for files whose rows are structs, and False for others.
 
     Raises:
         InvalidOperationError: only Spark can read the format.
@@ -309,7 +309,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
 
 
 def _check_unchanged(file: _File, table: str) -> None:
-    """Refuse a file that has changed since its pieces were planned, because they may mix two states of the file.
+    """Refuse a file that has changed since its pieces were planned. The pieces may be of different states of the file.
 
     Raises:
         StorageError: the file has changed, or was deleted.
@@ -371,7 +371,7 @@ class PieceRows:
         return () if self._visible is None else self._visible.metadata
 
     def stay(self, metadata: Mapping[str, Any]) -> pa.Array | None:
-        """Return for each row whether it is visible, by its metadata columns, or None if all rows are visible."""
+        """Return an array that is True for visible rows, from the metadata columns, or None if all rows are visible."""
         if self._visible is None:
             return None
         with self._lock:

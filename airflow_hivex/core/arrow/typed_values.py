@@ -126,7 +126,7 @@ class TypedValues:
         return None if value is None else self._found(value, column, is_listed=False)
 
     def check_bound(self, value: Any, column: Column) -> None:
-        """Refuse a bound of BETWEEN for a CHAR of another length, which Spark 3 pads and Spark 4 does not.
+        """Refuse a BETWEEN bound of another length than its CHAR column. Spark 3 pads such a bound, Spark 4 does not.
 
         Raises:
             InvalidParametersError: the bound has another length.

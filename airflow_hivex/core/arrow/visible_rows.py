@@ -39,7 +39,7 @@ class VisibleRows:
         return key if self._written_by is None else (*key, WRITE_ID)
 
     def among(self, metadata: Mapping[str, Any]) -> Any:
-        """Return for each row whether it is visible, by these columns, or None if all rows are visible."""
+        """Return an array that is True for visible rows, from ``metadata`` columns, or None if all rows are visible."""
         found = None
         if self._deleted and self._is_numbered:
             found = np.ones(self._rows, bool)
@@ -138,7 +138,7 @@ class DeletedRows:
 
 
 def stays(deleted: Deleted, write_ids: Any, buckets: Any, row_ids: Any) -> Any:
-    """Return for each row whether it stays, because it is not deleted."""
+    """Return an array that is True for each row that is not deleted."""
     found = np.ones(len(row_ids), bool)
     for start, end in runs(write_ids, buckets):
         gone = deleted.get((int(write_ids[start]), int(buckets[start])))

@@ -1,6 +1,6 @@
 """Messages between a client and its driver, as lines of JSON, and the check that both have the same files.
 
-The stream ends when the process on its other side ends in any way. A driver compares the files that it runs with the
+The stream ends if the process on its other side ends for any reason. A driver compares the files that it runs with the
 files that its client has sent, so a job never runs with another release of this package.
 """
 
@@ -56,7 +56,7 @@ class Channel:
     def leave(self) -> None:
         """Close the connection in a forked process. The parent process continues to use it.
 
-        The call takes no lock, because a thread of the parent process may have held it at the fork.
+        The call takes no lock, because a thread of the parent process may have held the lock at the fork.
         """
         os.close(self._connection.detach())
 

@@ -1,7 +1,7 @@
 """Compaction: the rows of several directories in one directory, with unchanged row ids and write ids.
 
 If the files allow it, their stripes are concatenated, and only some of them are rewritten. Otherwise one pass reads,
-sorts and writes the rows, into one file for each writer that has numbered rows. Source: docs/reference/spark.md,
+sorts and writes all rows. Each writer that has given row ids to rows gets one file. Source: docs/reference/spark.md,
 "Compaction"; docs/reference/directories.md.
 """
 

@@ -60,8 +60,8 @@ class DeletedRows:
     """The deleted rows of a scan.
 
     This class excludes rows whose ids are unique in the table. ``DeletedInPartitions`` excludes the other rows: rows of
-    original files, and rows of write ids up to ``Scan.partition_row_ids``. It uses ``files``, the files of the delete
-    deltas, and ``events``, their delete events, or None if there are too many events for the driver.
+    original files, and rows of write ids up to ``Scan.partition_row_ids``. That class uses ``files``, the files of
+    the delete deltas, and ``events``, their delete events, or None if there are too many events for the driver.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -82,7 +82,7 @@ class DeletedRows:
 
     @property
     def view(self) -> str | None:
-        """Return the temporary view that the expression reads, if it needs one."""
+        """Return the name of the temporary view that the expression reads, or None if it reads no view."""
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
@@ -137,7 +137,7 @@ class Bitmaps:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, int]:
-        """Return the lowest write id, lowest high and low half of bucket properties, and the width of both ranges."""
+        """Return the lowest write id, high half and low half of bucket properties, then how wide both halves range."""
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]
         lows = [bucket & 0xFFFF for _, bucket in writers]
@@ -280,7 +280,7 @@ class DeletedInPartitions:
 
     @property
     def view(self) -> str | None:
-        """Return the temporary view that the expression reads, if it needs one."""
+        """Return the name of the temporary view that the expression reads, or None if it reads no view."""
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def owner(self, uri: str) -> Owner:

@@ -196,7 +196,7 @@ def named_columns(write: Write, names: Sequence[str]) -> tuple[Column, ...]:
     Raises:
         ColumnCountMismatchError: two columns have the same name.
         NoSuchColumnError: the table does not have a column, or the PARTITION clause gives it a value.
-        InvalidOperationError: the write is of a kind that cannot be made.
+        InvalidOperationError: the row layout cannot be written, or the table has too many buckets.
     """
     return given_columns(replace(write, input_columns=tuple(names)), len(names))
 
@@ -207,7 +207,7 @@ def given_columns(write: Write, count: int) -> tuple[Column, ...]:
     Raises:
         ColumnCountMismatchError: the row has more or fewer values.
         NoSuchColumnError: the column list names a column that does not exist.
-        InvalidOperationError: the write is of a kind that cannot be made.
+        InvalidOperationError: the row layout cannot be written, or the table has too many buckets.
     """
     if write.layout not in (*FULL_ACID, PLAIN):
         raise InvalidOperationError("INSERT", write.table, f"rows of layout {write.layout!r} are not written")

@@ -100,7 +100,7 @@ def _delete(made: Place, write: Write) -> None:
 _METADATA_FILE = "_metadata_acid"
 _TRUNCATED = json.dumps({"thisFileVersion": "0", "dataFormat": "truncated"}).encode()
 _AT_ONCE = 16
-"""The number of bases that are written at the same time. Each needs four requests to an object store."""
+"""The number of bases that are written at the same time. Each base needs four requests to an object store."""
 
 
 def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:

@@ -116,7 +116,7 @@ def _metadata(scan: Scan) -> tuple[Column, ...]:
 def _needs_metadata(scan: Scan, deleted: Deleted | None) -> bool:
     """Return whether a scan needs the metadata columns of a flat file.
 
-    Without them Spark scans the table as a plain ORC table.
+    Without these columns Spark reads the file as a plain ORC file.
     """
     return bool(_metadata(scan)) or scan.filter is not None or deleted is not None
 

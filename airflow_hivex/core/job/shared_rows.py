@@ -50,7 +50,7 @@ class Kept:
             frame.unpersist()
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, which are computed only once, at the first read."""
+        """Return the same rows, computed only once: at the first read, or with Spark Connect during this call."""
         # Spark caches the rows of equal queries once for all sessions, and the first session that ends drops them for
         # all. This filter makes the query unique, and Spark leaves the filter out when it runs.
         own = rows.where(F.lit(uuid4().hex).isNotNull())

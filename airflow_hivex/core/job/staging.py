@@ -1,4 +1,4 @@
-"""The hidden directory to which Spark writes first; its files are renamed into the directories of the write."""
+"""The hidden directory to which Spark writes first. Its files are then renamed into the directories of the write."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class Fingerprint:
     def changed(self, parts: Iterable[Row]) -> list[str] | None:
         """Return the columns whose values differ in the rows that were read, or None if all rows are the same.
 
-        Each part has the :attr:`aggregates` of some rows.
+        The list is empty if only the number of rows differs. Each part has the :attr:`aggregates` of some rows.
         """
         parts = list(parts)
         written = self.written()

@@ -43,7 +43,7 @@ def write_rows(
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
         NoSuchColumnError: the query returns a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
-        ConstraintViolationError: a row violates a constraint of the table. Spark raises it in its own error.
+        ConstraintViolationError: a row violates a constraint of the table. It is the message of an error of Spark.
     """
     width = len(rows.columns)
     if places is not None:

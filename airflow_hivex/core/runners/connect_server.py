@@ -39,7 +39,7 @@ _LINES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A started server. ``began`` is the start time of its process, by which a later process with its id differs."""
+    """A started server. ``began`` is the start time of its process, because a later process may have the same id."""
 
     port: int
     pid: int

@@ -64,7 +64,7 @@ _CLOSED = _End(SparkProcessError, "this process has ended the driver of its jobs
 
 
 class DriverProcess:
-    """One driver, a process of spark-submit in client mode. It ends with this process, or before."""
+    """One driver of spark-submit in client mode. The constructor starts it. It ends at the latest with this process."""
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
         """Start the driver; ``cluster`` is the name of the cluster in errors.
@@ -431,7 +431,7 @@ class SubmitRunner:
     def health(self, cluster: str) -> Health:
         """Return whether this machine has Java, and the cluster manager accepts connections or has given executors.
 
-        The call takes three seconds at most for each address of the job tracker.
+        The call takes a dozen seconds at most for each address of the job tracker.
         """
         try:
             home = submission.spark_home(cluster)
@@ -468,7 +468,7 @@ class SubmitRunner:
 
 
 class _Interrupt:
-    """The interrupt of a job, which stops the job, or its driver if the job does not stop in time."""
+    """The interrupt of a job. It stops the job, or the driver of the job if the job does not stop in time."""
 
     def __init__(self, driver: DriverProcess, tag: str) -> None:
         self._driver = driver

@@ -37,9 +37,8 @@ VARIABLE = "HIVEX_SPARK_ARCHIVE"
 def archive_file() -> Path | None:
     """Return the path of the archive of classes (class-data sharing), or None if no archive is used.
 
-    The file may not exist.
-    ``hivex spark archive`` writes the archive, and the Java process of Spark starts faster with it. If the archive is
-    from another Java or Spark, or from other options, Java ignores it.
+    The file may not exist. ``hivex spark archive`` writes the archive, and the Java process of Spark starts faster with
+    it. If the archive is from another Java or Spark, or from other options, Java ignores it.
 
     The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, no archive is used.
     """

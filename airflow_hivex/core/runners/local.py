@@ -204,7 +204,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 @contextmanager
 def _utf8_locale() -> Iterator[None]:
-    """Set a locale of UTF-8 while Spark's JVM starts, so that it uses file names in UTF-8.
+    """Set a locale of UTF-8 while Spark's JVM starts, so that the JVM uses file names in UTF-8.
 
     With another locale Java cannot create or find the directory of a partition such as ``city=Zürich``.
     """

@@ -1,4 +1,4 @@
-"""Changes of ORC files without decoding: only their tails are read and written."""
+"""Changes of ORC files by their tails: stripes stay or are copied, and their rows are not decoded."""
 
 from __future__ import annotations
 

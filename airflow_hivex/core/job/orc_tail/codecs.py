@@ -50,7 +50,7 @@ def decompress(data: bytes, kind: Compression) -> bytes:
     """Return the decompressed bytes.
 
     Raises:
-        ValueError: the data is damaged; pyarrow and zlib raise their own errors for it.
+        ValueError: the data is damaged. For some damages pyarrow and zlib raise their own errors.
     """
     if kind is Compression.NONE:
         return data

@@ -171,8 +171,8 @@ class Tail:
     def followed_by(self, others: Sequence[Tail]) -> Tail:
         """Return the tail of a file whose own stripes are followed by the stripes of other files.
 
-        The new tail has the statistics of columns of this tail. It has no statistics of stripes if they are missing in
-        one of the files.
+        The statistics of the columns stay those of this tail. The statistics of the stripes are omitted if one of the
+        files lacks them.
         """
         tails = [self, *others]
         stripes: list[Message] = []
