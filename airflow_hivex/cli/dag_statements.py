@@ -28,7 +28,7 @@ class UnreadableStatement:
 
 
 def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
-    """Yield the statements of a DAG file. The file is executed, as Airflow's DAG processor does.
+    """Yield the statements of a DAG file. The file is executed, as by Airflow's DAG processor.
 
     Templates that need only dates, params and macros are rendered as in a DAG run of today.
 
@@ -69,7 +69,7 @@ def _class_of_mapped(task: Any) -> type:
 
 
 def _of_mapped(name: str, task: Any, dag: DAG) -> Iterator[NamedStatement | UnreadableStatement]:
-    """Yield the statements of each part of a mapped task, if the DAG file has the values of the mapping."""
+    """Yield the statements of each instance of a mapped task, if the DAG file has the values of the mapping."""
     from itertools import product
 
     given = task.expand_input.value

@@ -351,7 +351,7 @@ def _run_export(options: argparse.Namespace) -> int:
 
 
 def _report(sentence: str) -> None:
-    """Print a sentence about the progress to standard error."""
+    """Print a sentence about the progress on standard error."""
     sys.stderr.write(f"{sentence}\n")
     sys.stderr.flush()
 

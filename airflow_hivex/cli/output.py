@@ -46,7 +46,7 @@ def printer(format: str) -> Callable[[Result], None]:
 
 
 def print_table(result: Result) -> None:
-    """Print a table of the rows or, without columns, a line about the result.
+    """Print a table of the rows, if the result has columns, and then a line about the result.
 
     On a narrow terminal cells are wrapped, or each row is printed with one line for each column.
     """

@@ -2,8 +2,9 @@
 
 `housekeep` returns compactions of lost workers to the queue. `initiate` requests compactions by thresholds.
 `find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first. One task `compact`
-runs each of them. Later runs take further compactions. `clean` then deletes replaced files and files of aborted
-transactions, even if a compaction has failed. `report` ends the run, and fails if an earlier task has failed.
+runs each of them. A later run takes further compactions. After the compactions, `clean` deletes replaced files and
+files of aborted transactions, even if a compaction has failed. `report` ends the run, and fails if an earlier task has
+failed.
 
 Each task can be killed, retried and run in parallel with others: queries return the same rows before, during and after.
 

@@ -1,4 +1,4 @@
-"""Results of compactions that tasks pass to each other, in the types of JSON."""
+"""Results of compactions that tasks pass to each other, in JSON types."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
 
 
 def as_whole_number(name: str, value: object) -> int:
-    """Return an argument of a task as a number of 1 or more.
+    """Return an argument of a task as a whole number, 1 or more.
 
     :raises AirflowFailException: the argument is not such a number
     """

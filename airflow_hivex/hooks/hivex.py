@@ -42,7 +42,7 @@ _WITHOUT_ENGINE = (
 
 
 class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
-    """The warehouse of a connection of type ``hivex``, also as a ``DbApiHook``.
+    """The hook of a connection of type ``hivex``, which is also a ``DbApiHook``.
 
     If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
     ``local`` under ``$AIRFLOW_HOME/hivex``.

@@ -50,7 +50,7 @@ def register() -> None:
 def runner_of_connection(cluster: Cluster) -> Runner:
     """Return the runner of a cluster whose job tracker is the id of a connection, which Airflow looks up.
 
-    :raises InvalidConnectionError: the connection does not exist, or does not describe a Spark
+    :raises InvalidConnectionError: the connection does not exist, or does not describe a Spark cluster
     """
     from airflow_hivex.core.model.clusters import JobTrackerKind
     from airflow_hivex.core.runners.registry import runner_for, submit_runner

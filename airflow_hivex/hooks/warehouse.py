@@ -95,7 +95,7 @@ os.register_at_fork(after_in_child=_leave_metastores_to_parent)
 
 
 def split_statements(sql: str | Sequence[str]) -> list[str]:
-    """Return the statements of one or several scripts, at least one statement.
+    """Return the statements of one or several scripts. The list has at least one statement.
 
     :raises StatementSyntaxError: the scripts have no statement, or one of them cannot be split
     """
@@ -285,7 +285,7 @@ def _agent_of_task() -> str | None:
 
 
 def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
-    """Return the running task's part in a transaction, or None outside of tasks.
+    """Return the part of the running task in a transaction, or None if no task runs.
 
     :raises InvalidOperationError: another session of this try has joined the transaction already
     """
@@ -305,7 +305,7 @@ def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
 
 
 def _mask_secrets(configuration: Configuration) -> None:
-    """Have Airflow hide the secrets of a configuration in its logs, rendered fields and results."""
+    """Make Airflow hide the secrets of a configuration in its logs, rendered fields and results."""
     found = secrets_of_uri(configuration.url)
     if isinstance(configuration.clusters, Mapping):
         found += secrets_of(configuration.clusters)

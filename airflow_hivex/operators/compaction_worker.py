@@ -42,10 +42,10 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     A retry is harmless, because it does not repeat finished compactions. An unfinished compaction returns to the queue:
     at once if the task was ended or timed out, and after the time-out of its transaction if the process was killed.
 
-    :param compaction_id: run only this compaction, if it still waits; otherwise the task returns its state. None for
-        the oldest compactions of a pool (templated)
-    :param compaction_pool: the pool of the queue; None for compactions without a pool, and for compactions of any pool
-        that have waited longer than ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool``
+    :param compaction_id: run only this compaction, if it still waits; otherwise the task returns its state. None to run
+        the oldest compactions of ``compaction_pool`` (templated)
+    :param compaction_pool: the compaction pool; None for compactions without a pool, and for compactions of any pool
+        that have waited longer than ``metastore.compactor.worker.pool.timeout``. This is not Airflow's ``pool``
         (templated)
     :param max_compactions: the maximum number of compactions, run one after the other; None to run compactions until no
         compaction waits (templated)

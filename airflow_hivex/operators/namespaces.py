@@ -26,7 +26,7 @@ class HivexMoveNamespaceOperator(CopyOperator):
     A retry continues the move of the previous try, or does nothing if the namespace has moved.
 
     It returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s", "txn_id"}``; a
-    dry run also ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
+    dry run also returns ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
 
     :param namespace: the database (templated)
     :param cluster: the new primary cluster of its tables (templated)
@@ -103,7 +103,7 @@ class HivexImportNamespaceOperator(BaseOperator):
     changed, so the task can be repeated.
 
     It returns ``{"namespace", "imported", "present", "size_bytes"}``. ``imported`` has the names of imported objects,
-    ``present`` the names of objects that exist in this metastore, but differ. Unless ``skip_refused`` is set, the task
+    ``present`` the names of objects that already existed in this metastore. Unless ``skip_refused`` is set, the task
     fails if an object, such as an external table, cannot be imported.
 
     :param namespace: the namespace in the other metastore (templated)

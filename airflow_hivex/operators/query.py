@@ -122,11 +122,11 @@ class HivexQueryOperator(BaseOperator):
     is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is set.
 
     The result in XCom is ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id": ...,
-    "rows_written": ..., "rows_deleted": ...}`` in JSON's types. Decimals and other types that JSON lacks are texts;
-    dates and times are in ISO 8601.
+    "rows_written": ..., "rows_deleted": ...}`` in JSON types. Decimals and other types that JSON lacks are texts; dates
+    and times are in ISO 8601.
 
     :param sql: a script, a list of scripts, or the path of a ``.sql`` or ``.hql`` file (templated)
-    :param parameters: values of the ``:name`` markers in the statements, which never become a part of the text
+    :param parameters: values of the ``:name`` markers in the statements; a value never becomes a part of the SQL text
         (templated)
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose (templated)
     :param database: the current database; None for the database of the connection (templated)

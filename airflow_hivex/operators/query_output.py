@@ -1,4 +1,4 @@
-"""The outputs of a query's rows besides XCom: a handler, a file, or a table."""
+"""The destinations of a query's rows besides XCom: a handler, a file, or a table."""
 
 from __future__ import annotations
 

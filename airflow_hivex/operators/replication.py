@@ -111,7 +111,8 @@ class HivexReplicateOperator(CopyOperator):
 class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     """Change the primary cluster of a table. The previous cluster keeps a copy. A retry is harmless.
 
-    The worker copies the table, so the operator is not deferrable. It waits for the readers and writers of the table.
+    The worker copies the table, so the operator is not deferrable. The operator waits for the readers and writers of
+    the table.
 
     It returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
 

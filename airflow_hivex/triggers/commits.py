@@ -1,4 +1,4 @@
-"""A trigger that starts DAGs after commits. All tables of a connection share one poll of the notification log.
+"""A trigger that starts DAGs after commits. The tables of a connection share one poll of the notification log.
 
 Each watcher yields one event for each committed transaction that has written to its tables. After a restart it
 continues after the last event that Airflow has stored. The plugin of `airflow_hivex.plugins.commit_events` records this
@@ -122,7 +122,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         }
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return the key of the poll that all watchers of a connection share."""
+        """Return the key of the poll that watchers with the same connection and interval share."""
         return ("hivex commits", self.hivex_conn_id, str(self.poll_interval))
 
     @classmethod

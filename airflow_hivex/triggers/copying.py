@@ -128,7 +128,7 @@ class HivexCopyTrigger(BaseTrigger):
     copied are not copied again.
 
     :param call: ``replicate`` or ``move``
-    :param arguments: the arguments of the call, in JSON's types
+    :param arguments: the arguments of the call, in JSON types
     :param hivex_conn_id: the id of the connection
     """
 

@@ -1,4 +1,4 @@
-"""A trigger that runs statements in the triggerer, a thin client of a Spark Connect server."""
+"""A trigger that runs statements in the triggerer, which is a thin client of a Spark Connect server."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def list_namespaces(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/namespace")
 def read_namespace(metastore: Warehouse, namespace: Namespace) -> JSONResponse:
-    """Return whether a namespace is closed, its dependencies, and its bytes on each cluster and day."""
+    """Return the dependencies of a namespace, its bytes on each cluster and day, and whether it is closed."""
     closure = metastore.namespaces.check(namespace)
     history = metastore.capacity.history(namespace)
     return answer(

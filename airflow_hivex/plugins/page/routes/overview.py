@@ -125,7 +125,7 @@ def read_cache(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/connections")
 def list_connections(user: GetUserDep) -> JSONResponse:
-    """Return the connections whose warehouses the user may view, each with the right to edit it."""
+    """Return the connections whose warehouses the user may view, and for each whether the user may edit it."""
     shown = []
     for conn_id in connection_ids():
         try:
