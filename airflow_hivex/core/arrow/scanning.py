@@ -102,7 +102,7 @@ class ArrowScan:
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. At most four shares of pieces per thread are in memory at the same time.
+        """Yield the rows as record batches. At most four shares per thread are in memory at the same time.
 
         Raises:
             StorageError: a file is missing or cannot be read.

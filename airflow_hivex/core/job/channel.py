@@ -76,7 +76,7 @@ def fingerprint(files: Mapping[str, bytes]) -> str:
 
 
 def problem_with(expected: str) -> str | None:
-    """Return a text if this process does not run the files with the fingerprint ``expected``, or None if it does."""
+    """Return the problem if this process does not run the files with the fingerprint ``expected``, otherwise None."""
     package = Path(airflow_hivex.__file__).parent
     archive = package.parent
     if not zipfile.is_zipfile(archive):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import orc
 
 MOST_EVENTS = 50_000_000
-"""The greatest number of delete events that the driver reads. More events are joined by Spark."""
+"""The greatest number of delete events that the driver reads. With more events, Spark uses a join."""
 SOURCE = "__source_file"
 """The column with the number of a delete event's file."""
 

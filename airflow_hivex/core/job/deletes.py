@@ -137,7 +137,10 @@ class Bitmaps:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, int]:
-        """Return the lowest write id, high half and low half of bucket properties, then how wide both halves range."""
+        """Return the lowest write id, and the lowest high and low halves of bucket properties.
+
+        Then follow the sizes of the ranges of both halves.
+        """
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]
         lows = [bucket & 0xFFFF for _, bucket in writers]

@@ -142,7 +142,7 @@ class _Copier:
                 _remove(written.path)
 
     def _wait(self, size: int) -> None:
-        """Wait until the rate allows to copy ``size`` bytes."""
+        """Wait until the rate permits the copying of ``size`` bytes."""
         if self._rate is None:
             return
         starts = max(self._free_at, time.monotonic())

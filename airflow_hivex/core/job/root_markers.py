@@ -1,4 +1,7 @@
-"""The markers of the roots for tasks in Python, which get this module by value. It imports no module of the package."""
+"""The markers of the roots, for tasks in Python.
+
+Tasks get this module by value, so it imports no other module of the package.
+"""
 
 from __future__ import annotations
 

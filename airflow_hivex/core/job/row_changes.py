@@ -411,7 +411,10 @@ _WORD = 0xFFFFFFFF
 
 
 def spread(rows: DataFrame, number: str) -> DataFrame:
-    """Return the rows, distributed to tasks by ``number``, Spark SQL for a number from 0. Small tasks may be merged."""
+    """Return the rows, distributed to tasks by ``number``. Spark may merge small tasks.
+
+    ``number`` is Spark SQL for a number from 0.
+    """
     tasks = int(str(rows.sparkSession.conf.get(_SHUFFLED)))
     keys = ", ".join(map(str, keys_of_tasks(tasks)))
     return rows.repartition(F.expr(f"array({keys})[{number} % {tasks}]"))

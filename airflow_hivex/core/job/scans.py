@@ -234,7 +234,7 @@ def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Delet
 
 
 def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequence[str]) -> None:
-    """Refuse a part with missing or additional files, and a path of an external table whose files a server misses.
+    """Refuse a part with missing or additional files, and an external path whose files a server does not see.
 
     Raises:
         JobError: files are missing, or there are additional files.

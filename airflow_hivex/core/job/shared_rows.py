@@ -90,7 +90,7 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
-    """Return the ids of executors with stored rows, or an empty set if the driver runs all tasks or cannot say it."""
+    """Return the ids of executors with stored rows, or an empty set if the driver runs all tasks or reports no ids."""
     if is_connect(spark):
         return set()
     # Not imported at the top: a client of Spark Connect may not have it.

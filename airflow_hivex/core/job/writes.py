@@ -43,7 +43,8 @@ def write_rows(
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
         NoSuchColumnError: the query returns a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
-        ConstraintViolationError: a row violates a constraint of the table. It is the message of an error of Spark.
+        ConstraintViolationError: a row violates a constraint of the table. It is read from Spark's error by
+            :func:`constraints.violation`.
     """
     width = len(rows.columns)
     if places is not None:
@@ -122,7 +123,7 @@ def _partition_text(column: Column) -> str:
 
 
 def _folder_bytes(name: str) -> str:
-    """Return Spark SQL for the number of bytes of a value in a folder's name, with escapes of three bytes."""
+    """Return Spark SQL for the number of bytes of a value in a folder's name. An escaped character has three bytes."""
     escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
     return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 

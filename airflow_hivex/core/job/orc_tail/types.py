@@ -147,7 +147,10 @@ def _all_have(parts: Sequence[Message], number: int) -> bool:
 
 
 def _signed(parts: Sequence[Message], number: int, choose: Callable[[list[int]], int]) -> Message:
-    """Return a message with one number, computed from all parts, or an empty one if a part lacks it or it overflows."""
+    """Return a message with one number, computed from all parts.
+
+    The message is empty if a part lacks the number, or if the result has more than 64 bits.
+    """
     if not _all_have(parts, number):
         return Message()
     value = choose([signed(part.number(number)) for part in parts])
