@@ -269,9 +269,9 @@ class HivexCleanOperator(BaseOperator):
     a later round repeats the deletion after a pause. It is safe to kill the task at any moment.
 
     It returns a list with ``{"compaction_id", "table", "partition", "outcome", "deleted", "waiting", "blockers",
-    "message"}`` for each table or partition that it has cleaned. ``deleted`` and ``waiting`` are the numbers of deleted
-    and of remaining directories and files. ``blockers`` are the transactions that need the remaining ones. The log
-    names each directory and file.
+    "message"}`` for each compaction, or each table or partition with files of aborted transactions. ``deleted`` and
+    ``waiting`` are the numbers of deleted and of remaining directories and files. ``blockers`` are the transactions
+    that need the remaining ones. The log names each directory and file.
 
     :param plan_only: list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
