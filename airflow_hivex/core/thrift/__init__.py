@@ -1,1 +1,1 @@
-"""A Hive Metastore endpoint: Hive's own Thrift protocol over the catalog, the transactions and the locks."""
+"""A Hive Metastore endpoint. It serves the catalog, the transactions and the locks by Hive's own Thrift protocol."""

@@ -18,17 +18,18 @@ __all__ = ["Method", "all_methods", "method", "ttypes"]
 
 
 _OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenTxnsRequest"})
-"""Structures that a call may omit."""
+"""The names of the arguments that a call may omit, although they are structures."""
 _NAMES = frozenset(
     {"dbname", "db_name", "dbName", "tbl_name", "table_name", "tableName", "tblName", "funcName", "name"}
 )
-"""The fields with names of databases, tables and functions, which a call must have."""
+"""The arguments that name databases, tables and functions. A call must have them."""
 _WITHOUT_NAMES = frozenset({"get_config_value"})
 
 _SWAPPED = frozenset({"get_partition_names"})
-"""Methods whose only exception in Hive 2.3 is a MetaException, in the first field.
+"""The methods that in Hive 2.3 have only a MetaException, in the first field of the result.
 
-Clients of Hive 2.3 read only this field, and all exceptions have the same content, a message.
+Clients of Hive 2.3 read only this field. So all exceptions of these methods are returned there, which is possible
+because each exception has just a message.
 """
 
 
@@ -45,7 +46,7 @@ class Method:
     """The structures and names among the arguments that a call must have."""
 
     def declared(self, error: Any) -> str | None:
-        """Return the field of the result for an exception, or None if the method does not declare the exception."""
+        """Return the name of the result's field for an exception, or None if the method does not declare it."""
         return self.exceptions.get(error.__class__)
 
 

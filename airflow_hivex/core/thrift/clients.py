@@ -22,8 +22,8 @@ CLUSTER_KEY = "hivex.cluster"
 class DatabaseName(NamedTuple):
     """The name of a database in a call.
 
-    Answers must have the same text ``given``, since Spark's next call uses the name in the answer. ``cluster`` is the
-    cluster in the name, or None.
+    ``given`` is the text of the call. Answers must have the same text, since Spark's next call uses the name in the
+    answer. ``cluster`` is the cluster in the name, or None.
     """
 
     name: str
@@ -32,9 +32,10 @@ class DatabaseName(NamedTuple):
 
 
 def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
-    """Return the database of ``name`` or ``@cluster#name``, the form of clients of Hive 3, which know catalogs.
+    """Return the database in ``name`` or ``@cluster#name``.
 
-    A catalog is a cluster. ``catalog`` is the catalog of a request that has a field for it.
+    Clients of Hive 3 and later know catalogs, and send the second form; here a catalog is a cluster. ``catalog`` is the
+    catalog in the request's own field, or None.
     """
     given = text or ""
     cluster = catalog
@@ -50,15 +51,16 @@ def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
 
 
 def user_and_cluster(user: str) -> tuple[str, str | None]:
-    """Split ``alice@c2`` into user and cluster. The cluster is None if the name has none."""
+    """Split ``alice@c2`` into user and cluster. The cluster is None for a name without ``@``."""
     name, at, cluster = user.rpartition("@")
     return (name, cluster) if at and name and cluster else (user, None)
 
 
 def without_password(user: str) -> tuple[str, str | None]:
-    """Split ``alice:secret`` or ``alice:secret@c2`` into the user, with the cluster, and the password or None.
+    """Split ``alice:secret@c2`` into ``alice@c2`` and the password. The password is None for a name without ``:``.
 
-    The call that names a user has no field for a password. If a client gives one, logs and locks do not show it.
+    The call that names a user has no field for a password. If a client adds it to the name, logs and locks do not show
+    the password.
     """
     name, colon, rest = user.partition(":")
     if not (name and colon):
@@ -80,10 +82,10 @@ class Client:
     is_authenticated: bool = False
 
     def cluster(self, name: DatabaseName | None = None, context: Mapping[str, str] | None = None) -> str | None:
-        """Return the cluster of a call, or None if the client does not name a cluster.
+        """Return the cluster of a call, or None if no cluster is named.
 
-        These may name it, in this order: the name of the database, the context of the call, ``setMetaConf``, the name
-        of the user, and the endpoint.
+        The first of these that names a cluster decides: the name of the database, the context of the call,
+        ``setMetaConf``, the name of the user, the endpoint.
         """
         return (
             (name.cluster if name is not None else None)
@@ -136,10 +138,10 @@ class Credentials:
 
 
 class PlainExchange:
-    """The login of one connection. At its end ``user`` is verified, or ``failed`` has the reason.
+    """The login of one connection. At its end, either ``user`` is the verified user, or ``failed`` is the reason.
 
-    Each step is a status byte, a length and that many bytes (Thrift's TSaslTransport). A client sends START with the
-    name of the mechanism, then its response; the server answers COMPLETE, or BAD with a reason.
+    Each step is a status byte, a length and the bytes of this length (Thrift's TSaslTransport). A client sends START
+    with the name of the mechanism, and then its response. The server answers COMPLETE, or BAD with a reason.
     """
 
     def __init__(self, credentials: Credentials) -> None:
@@ -154,7 +156,7 @@ class PlainExchange:
         return self.user is not None
 
     def take(self, buffer: bytearray) -> bytes | None:
-        """Remove one step from a buffer, and return the answer, which may be empty, or None if bytes are missing.
+        """Remove one step from a buffer, and return the answer (may be empty), or None if bytes are missing.
 
         Raises:
             SaslError: the bytes are not a step.

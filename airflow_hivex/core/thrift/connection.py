@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Serve the received calls, at once from memory, or in another thread."""
+        """Serve the received calls, either at once from memory or in another thread."""
         self.used_at = self._server.monotonic()
         if not self._buffer and self._is_framed is False and not self.is_busy and self._serve_remembered(data):
             return
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             self._resume()
 
     def eof_received(self) -> bool:
-        """Serve the calls that were sent, then close the connection as the client did."""
+        """Serve the calls that were sent before the client closed the connection, then close it here, too."""
         self._has_ended = True
         return self.is_busy
 
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_logged_in(self) -> bool:
-        """Return whether the client has logged in, or need not."""
+        """Return whether the client has logged in, or need not log in."""
         return self._sasl is None or self._sasl.is_complete
 
     def abort(self, reason: str) -> None:
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._refuse(str(error))
 
     def _take_one(self) -> bool:
-        """Serve one message of the buffer; return whether the buffer may have another one."""
+        """Serve one message of the buffer; return whether the buffer may have another message."""
         if self._sasl is not None and not self._sasl.is_complete:
             return self._take_sasl()
         if self._is_framed is None and not self._find_form():
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         self._serve(message, parts)
 
     def _find_form(self) -> bool:
-        """Find the form of the messages, framed or not, by the first bytes of the client."""
+        """Find by the first bytes whether messages are framed. Return False if more bytes are needed."""
         buffer = self._buffer
         known = _FIRST_BYTES.get(buffer[0])
         if known is not None:
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             raise MalformedMessageError(f"it has more than {self._server.limits.message_bytes} bytes")
 
     def _serve_remembered(self, data: bytes) -> bool:
-        """Serve a message whose arguments are remembered, without decoding them again."""
+        """Serve a message whose decoded arguments are remembered. Return False if they are not."""
         if len(data) < 12 or len(data) > LONGEST_REMEMBERED or data[:4] != b"\x80\x01\x00\x01":
             return False
         length = int.from_bytes(data[4:8], "big")
@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
         joined.add(JoinedCall(self, head, args, began))
 
     def serve_alone(self, head: Head, call: Call, args: Any) -> None:
-        """Serve a call in a thread of its own."""
+        """Serve a call in another thread, without other calls."""
         self._run_elsewhere(head, lambda: self._answer(head, call, args))
 
     def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
             loop.call_soon_threadsafe(self.done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
-        """Return the reply of a call and its outcome. The method runs in a thread of its own."""
+        """Return the reply of a call and its outcome. This method runs in another thread than the event loop."""
         assert self._client is not None
         known = call.method
         missing = [each for each in known.needed if getattr(args, each) is None]
@@ -405,7 +405,7 @@ class Connection(asyncio.Protocol):
         return self._written(head, call.method.result, **values), "ok"
 
     def _refused(self, head: Head, known: Method, sentence: str) -> tuple[bytes, str]:
-        """Return the reply to a call that would fail again if it were repeated."""
+        """Return the reply that refuses a call for good, so that the client does not repeat it."""
         field = known.exceptions.get(ttypes.MetaException)
         if field is None:
             return application_exception(head, messages.PROTOCOL_ERROR, sentence), "malformed"
@@ -494,7 +494,7 @@ def _malformed(head: Head, error: MalformedMessageError) -> bytes:
 
 
 def _shown(head: Head) -> str:
-    """Return the name of a method for a log. A client may send any text."""
+    """Return the name of a method in a form that is safe for logs, because a client may send any text."""
     return ascii(head.name[:100].decode("utf-8", "replace"))[1:-1]
 
 
@@ -525,14 +525,14 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),
 }
-"""A dict from exception to the one that a method may declare in its place."""
+"""A dict from exception to the exceptions that a method may declare instead, in the order of preference."""
 
 
 def exception_of(error: HivexError, method: Method) -> Any | None:
-    """Return the exception with which a method answers an error, or None if it declares no such exception.
+    """Return the exception by which a method reports an error, or None if the method does not declare a suitable one.
 
-    A client of Hive repeats a call after an exception that the method does not declare. So the result is also None for
-    an error that has changed nothing, and that a repetition may cure.
+    A client of Hive repeats a call after an exception that the method does not declare. So the result is also None if
+    the call has changed nothing and may succeed when it is repeated.
     """
     if error.retryable and error.outcome is not Outcome.UNKNOWN and isinstance(error, errors.StoreError):
         return None
@@ -545,7 +545,7 @@ def exception_of(error: HivexError, method: Method) -> Any | None:
 
 
 def sentence_of(error: HivexError) -> str:
-    """Return the sentence of an error for a client of Hive."""
+    """Return the message of an error for a client of Hive."""
     if isinstance(error, errors.MissingWriteIdListError):
         (table, *_) = error.facts
         return (

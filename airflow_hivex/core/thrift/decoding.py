@@ -1,12 +1,13 @@
-"""The decoding of the arguments of calls, with a limit of their memory. Pure.
+"""The decoding of the arguments of calls, with a limit for their memory. Pure.
 
 The decoder of the bindings turns a structure of one byte on the wire into an object of some hundred bytes, and blocks
 other threads meanwhile. So it decodes only short messages with few structures. This module decodes all other messages.
-It counts the memory of each value before it decodes the next one, and refuses a message that takes much more memory
-than its bytes. Other threads run meanwhile. Fields that the bindings do not know take no memory.
+It counts the memory of each value before it decodes the next value, and refuses a message whose values take much more
+memory than its bytes. Other threads run meanwhile. Fields that the bindings do not know take no memory.
 
-Clients repeat names, and repeat the columns of a table for each partition. Each short text is kept once, and so are
-columns that equal the previous ones. So the structures of well-behaved clients take about three times their bytes.
+Clients repeat names, and repeat the columns of a table for each partition. So equal short texts are stored once, and
+columns that equal the previous columns are stored once. The structures of well-behaved clients then take about three
+times the bytes of their message.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NUMBERS = {TType.BYTE: Struct(">b"), TType.I16: Struct(">h"), TType.I32: Struct
 _DOUBLE = Struct(">d")
 _I16, _I32 = Struct(">h").unpack_from, Struct(">i").unpack_from
 _SHORT = 64
-"""The largest size in bytes of a text that is kept once."""
+"""The largest size in bytes of a short text. Equal short texts are stored once."""
 _MOST_SHORT = 4096
 _LONG = 1 << 16
 _LONG_FIELDS = frozenset(
@@ -34,12 +35,12 @@ _LONG_FIELDS = frozenset(
         *("default_value", "check_expression"),
     }
 )
-"""The fields that may have long texts. All other texts are names, which errors repeat and the catalog looks up."""
+"""The fields that may have long texts. All other texts are names, which the catalog looks up and errors show."""
 _REFERENCE = 8
 _ALWAYS = 8 << 20
-"""The memory in bytes that the values of each message may take."""
+"""The memory in bytes that the values of any message may take."""
 _TIMES = 3.5
-"""The multiple of a message's bytes that its values may take in addition."""
+"""A factor: the values of a message may take this many times the bytes of the message in addition."""
 
 
 def decode_counted(struct: Any, message: bytes, start: int) -> Any:
@@ -214,7 +215,7 @@ class _Decoder:
     # -- unknown fields
 
     def _skip(self, kind: int) -> None:
-        """Skip a value without decoding it. The scanner has already found its end, and checked its depth."""
+        """Skip a value without decoding it. The scanner has already checked its length and depth."""
         message = self._message
         fixed = SIZES.get(kind)
         if fixed is not None:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """The warehouse for calls: the metastore, the default cluster of clients, and cached bytes of answers."""
+    """The warehouse as calls use it: the metastore, the default cluster of clients, and cached bytes of answers."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Endpoint:
         most_bytes: int = 64 << 20,
         lock_patience_s: float = 10,
     ) -> None:
-        """Create the endpoint; ``cluster`` is the cluster of clients that do not name one.
+        """Create the endpoint. ``cluster`` is the cluster of clients that do not name a cluster.
 
         The cached answers have at most ``most_bytes``. A change waits at most ``lock_patience_s`` seconds for locks of
         other clients.
@@ -77,7 +77,7 @@ class Endpoint:
         context: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> StatementContext:
-        """Return the context of a statement for the change of a call."""
+        """Return the context in which a call changes the warehouse, as a statement does."""
         database = name.name if name is not None and name.name else "default"
         state = SessionState(
             owner or client.user or "hive",
@@ -89,7 +89,9 @@ class Endpoint:
         return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:
-        """Return the cluster whose locations a client sees, or None if each table decides.
+        """Return the configuration of a client's cluster, or None if the client does not name a cluster.
+
+        A client of a cluster sees its locations. Without a cluster, each table decides.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -97,7 +99,7 @@ class Endpoint:
         return None if cluster is None else self.services.clusters.get(cluster)
 
     def move_back_folders(self) -> None:
-        """Move back the folders of tables whose renames were killed. An unreachable database is only logged."""
+        """Move back the folders of tables whose renames were killed. An error is only logged."""
         try:
             move_back_folders(self.context(Client("the start of the endpoint", None)))
         except HivexError as error:
@@ -106,7 +108,10 @@ class Endpoint:
     # -- tables --------------------------------------------------------------------------
 
     def seen_on(self, table: StoredTable, cluster: str | None) -> Cluster | None:
-        """Return the cluster whose copy of a table the client sees: its own, else the default, else the primary."""
+        """Return the cluster whose copy of a table the client sees, or None for the table's primary.
+
+        This is the client's cluster, or else the default cluster if it has a copy of the table.
+        """
         if cluster is not None:
             return self.services.clusters.get(cluster)
         default = self.services.clusters.default
@@ -117,7 +122,7 @@ class Endpoint:
         return hive_table(table, given, self.seen_on(table, cluster))
 
     def table_bytes(self, table: StoredTable, given: str, cluster: str | None) -> bytes:
-        """Return a table as an encoded structure. The bytes are cached as long as the cache returns this same table."""
+        """Return a table as an encoded structure. The bytes are reused while the catalog's cache keeps the table."""
         key = (table.id, given, cluster)
         return self.wire.made(key, lambda: encoded(self.hive_table(table, given, cluster)), table)
 
@@ -157,7 +162,7 @@ class Endpoint:
     # -- links ---------------------------------------------------------------------------
 
     def link(self, name: DatabaseName, table: str) -> tuple[Link, StoredTable] | None:
-        """Return the link ``table@namespace`` with its source, or None if the name is that of a table.
+        """Return the link ``table@namespace`` with its source, or None if the name does not have this form.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -177,11 +182,11 @@ _MOST_OWNERS = 100
 
 
 class LockOwners:
-    """The users of the locks of clients, who may differ from the users of the connections.
+    """The users that own the locks of clients. They may differ from the users of the connections.
 
     The library of Iceberg locks as the user of its process, and Trino locks as the owner of a query. Both may have
-    named another user, or no user, at the beginning of the connection. A client may use several connections of one
-    user.
+    named another user, or no user, at the beginning of the connection. One client may use several connections with the
+    same user.
     """
 
     def __init__(self) -> None:
@@ -189,7 +194,10 @@ class LockOwners:
         self._guard = Lock()
 
     def owner_of(self, client: Client, given: str | None) -> str:
-        """Return the user of a request for locks or transactions: ``given``, unless the client has logged in."""
+        """Return the user of a request for locks or transactions, and remember this user for the client.
+
+        This is the user of a client that has logged in. Otherwise it is ``given``, or else the user of the connection.
+        """
         owner = client.user if client.is_authenticated else given or client.user
         with self._guard:
             known = self._owners.setdefault(_key(client), set())
@@ -211,11 +219,11 @@ def _key(client: Client) -> str:
 
 
 class ClientLocks(LockManager):
-    """A lock manager for the statements of one client's call.
+    """A lock manager for the changes of one client's call.
 
-    A client of Hive acquires its locks itself, and then calls the metastore. The objects that the client has already
-    locked (``owners`` are the users of its locks) are not locked again, since the call would wait for its own client.
-    The call waits only a short time for other locks, because it keeps a thread of the server busy.
+    A client of Hive acquires its locks itself, and then calls the metastore. If the client has already locked an
+    object, the call does not lock it again, since it would wait for its own client. ``owners`` are the users of the
+    client's locks. The call waits only a short time for other locks, because it keeps a thread of the server busy.
     """
 
     def __init__(self, services: Services, owners: Collection[str], patience_s: float) -> None:
@@ -244,7 +252,7 @@ class ClientLocks(LockManager):
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction without its locks, which :meth:`acquire` takes; see ``LockManager``."""
+        """Open a transaction, but leave its locks to a later call of :meth:`acquire`; see ``LockManager``."""
         (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, type=type)
         begun(Begun(txn_id))
         return False
@@ -263,7 +271,7 @@ class ClientLocks(LockManager):
 
 
 class WireBytes:
-    """The bytes of objects of the cache, up to a limit; the least recently used are dropped first.
+    """A cache of bytes that were made of objects of the catalog's cache. The oldest entries are dropped first.
 
     Threads may share it.
     """
@@ -278,7 +286,7 @@ class WireBytes:
         return len(self._kept)
 
     def of(self, key: Hashable, *objects: Any) -> Any | None:
-        """Return the value kept under a key, if it was made of these same objects."""
+        """Return the value of a key, or None if it is missing or was made of other objects than these."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -288,7 +296,7 @@ class WireBytes:
         return found[1]
 
     def keep(self, key: Hashable, value: Any, size: int, *objects: Any) -> None:
-        """Keep a value of ``size`` bytes that was made of objects."""
+        """Store a value of ``size`` bytes that was made of these objects."""
         if size > self._most_bytes // 4:
             return
         with self._lock:
@@ -299,7 +307,7 @@ class WireBytes:
                 self._drop(next(iter(self._kept)))
 
     def made(self, key: Hashable, make: Callable[[], bytes], *objects: Any) -> bytes:
-        """Return the bytes of objects; make them if they are not kept."""
+        """Return the bytes made of these objects. If they are not stored, make and store them."""
         found: bytes | None = self.of(key, *objects)
         if found is None:
             found = make()
@@ -313,4 +321,4 @@ class WireBytes:
 
 
 _OF_ENTRY = 400
-"""The bytes of an entry without its value."""
+"""The estimated size in bytes of a cache entry without its value."""

@@ -1,4 +1,4 @@
-"""Makes and deletes directories, for which clients of Hive rely on the metastore."""
+"""Makes and deletes directories, because clients of Hive rely on the metastore for this."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[str]) -> None:
-    """Make directories on a cluster. A failure is only logged: the writer of the files makes the directory, too."""
+    """Make directories on a cluster. A failure is only logged, because writers of files also make directories."""
     if not locations:
         return
     try:
@@ -27,14 +27,14 @@ def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[s
 
 
 def owns_files(table: StoredTable) -> bool:
-    """Return whether the files of an external table are deleted with it. Source: Hive's ``external.table.purge``."""
+    """Return whether a drop of an external table deletes its files. Source: Hive's ``external.table.purge``."""
     return table.is_external and table.parameters.get(PURGE, "").lower() == "true"
 
 
 def delete_directory(endpoint: Endpoint, table: StoredTable, location: str, *, is_partition: bool = False) -> None:
     """Delete the directory of a dropped table, or of a dropped partition of a table.
 
-    A directory that others use, too, stays. That and a failure to delete are logged.
+    The directory stays if another table or partition uses it, too. This and a failed deletion are logged.
     """
     cluster = table.storage.primary.cluster
     try:
@@ -53,7 +53,7 @@ def delete_directory(endpoint: Endpoint, table: StoredTable, location: str, *, i
 
 
 def drop_owned_files(endpoint: Endpoint, tables: Sequence[StoredTable]) -> None:
-    """Delete the files of dropped tables that own them."""
+    """Delete the files of the dropped tables for which :func:`owns_files` is true."""
     for table in tables:
         if owns_files(table):
             delete_directory(endpoint, table, table.storage.primary.location)

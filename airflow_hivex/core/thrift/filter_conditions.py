@@ -1,12 +1,12 @@
-"""Decides filters of clients for the values of their keys. Pure.
+"""Decides whether values of keys satisfy the filter of a client. Pure.
 
-A literal takes the type of its key, and a condition is decided exactly: Airflow's sensors and HCatalog use the answer
-without filtering it themselves. NULL and a value that is not of its key's type satisfy no condition. But in a key of
-texts NULL is the text of Hive's default partition.
+A literal takes the type of its key. Each condition is decided exactly, because Airflow's sensors and HCatalog use the
+answer without filtering it themselves. NULL, and a value that does not have the type of its key, satisfy no condition.
+But for a key of texts, NULL is the text of Hive's default partition.
 
-LIKE has the pattern of a Hive Metastore, where ``.*`` stands for any text and ``.`` for one character. Any other
-character, and a dot after a backslash, stands for itself. Spark also sends backslashes that stand for themselves, so a
-backslash before a dot has both meanings.
+LIKE has the pattern of a Hive Metastore. In it ``.*`` stands for any text, and ``.`` for one character. Any other
+character stands for itself. A dot after a backslash stands for a dot. But Spark also sends backslashes that stand for
+themselves, so a backslash before a dot has both meanings.
 
 Source: Hive's MetaStoreDirectSql.PartitionFilterGenerator; DataNucleus for LIKE.
 """
@@ -50,7 +50,7 @@ from airflow_hivex.core.thrift.partition_filter import (
 )
 
 Comparable: TypeAlias = str | bool | Decimal | tuple[int, ...] | tuple[bool, float]
-"""A value of a key in a form that Python's comparison orders."""
+"""A value of a key, in a form for Python's comparison operators."""
 Texts: TypeAlias = Sequence[str | None]
 """The stored texts of a partition's values, in the order of the keys."""
 
@@ -80,7 +80,7 @@ class Key:
         return isinstance(self.type, Primitive) and self.type.family is Family.TEXT
 
     def read(self, text: str | None) -> Comparable | None:
-        """Return the value for the text of a literal or of the store, or None if the key cannot have it."""
+        """Return the value of a stored text or a literal's text, or None if it is not a value of the key's type."""
         if text is None or not isinstance(self.type, Primitive):
             return None
         match self.type.family:
@@ -110,7 +110,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A condition on a key. ``known`` is a cache of its truth by value."""
+    """A condition on a key. ``known`` is a cache: a dict from value to the result of the condition."""
 
     condition: Condition
     key: Key
@@ -118,7 +118,7 @@ class _Decided:
     known: dict[str | None, bool | None] = field(default_factory=dict)
 
     def holds(self, texts: Texts) -> bool | None:
-        """Return whether the condition is true, or None for SQL's NULL."""
+        """Return whether the values satisfy the condition, or None if the result is SQL's NULL."""
         text = texts[self.key.place]
         if text not in self.known:
             value = self.key.read(text) if self.condition.operator != "like" else _shown(self.key, text)
@@ -128,14 +128,17 @@ class _Decided:
 
 @dataclass(frozen=True, slots=True)
 class DecidedFilter:
-    """A filter with checked keys and literals. ``superset`` is a predicate that selects at least its partitions."""
+    """A filter with checked keys and literals.
+
+    ``superset`` is a predicate of the catalog that selects the partitions of the filter, and maybe more.
+    """
 
     holds: Callable[[Texts], bool | None]
     superset: Predicate
 
 
 def decide_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
-    """Return the filter on partition keys that a client sends.
+    """Return the checked filter for a client's text.
 
     Raises:
         InvalidFilterError: the text is not a filter, a name is not a partition key, or a literal is not a value of its
@@ -153,7 +156,7 @@ def decide_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
 
 
 def decided(found: Filter, key_of: Callable[[str], Key]) -> Callable[[Texts], bool | None]:
-    """Return the function that decides whether values satisfy a filter. It returns None for SQL's NULL.
+    """Return the function that decides whether values satisfy a filter. The function returns None for SQL's NULL.
 
     Raises:
         InvalidFilterError: ``key_of`` does not know a key, or a literal is not a value of its key.
@@ -218,7 +221,7 @@ def _test(condition: Condition, key: Key) -> Callable[[Comparable], bool]:
 
 
 def _floating(text: str, *, is_single: bool) -> Comparable | None:
-    """Return a number in the order of Hive and Spark, where NaN equals itself and is the largest number."""
+    """Return a number in a form that sorts as in Hive and Spark: NaN equals itself and is the largest number."""
     if not _NUMBER.fullmatch(text) and text not in ("NaN", "Infinity", "-Infinity"):
         return None
     number = float(text)
@@ -231,7 +234,10 @@ def _floating(text: str, *, is_single: bool) -> Comparable | None:
 
 
 def _moment(text: str, *, has_time: bool) -> Comparable | None:
-    """Return a date, or a date with its time and nanoseconds. A time may follow a date, as in Hive."""
+    """Return a date or, with ``has_time``, a timestamp with nanoseconds, or None if the text is not valid.
+
+    As in Hive, a text for a date may also have a time, and a text for a timestamp need not have a time.
+    """
     day = _DAY.match(text)
     if day is None:
         return None
@@ -255,7 +261,7 @@ def _moment(text: str, *, has_time: bool) -> Comparable | None:
 
 
 def _shown(key: Key, text: str | None) -> str | None:
-    """Return the text that LIKE compares, or None. Only a key of texts has a text for NULL."""
+    """Return the text that LIKE compares, or None for NULL. A key of texts has a text for NULL."""
     return None if text is None or (text == DEFAULT_PARTITION and not key.is_text) else text
 
 
@@ -267,7 +273,7 @@ _WILD: dict[str, str | None] = {".*": None, ".": "."}
 
 
 def _meanings(pattern: str) -> list[list[str | None]]:
-    """Return the parts of a pattern in each of its meanings."""
+    """Return for each meaning of a pattern its parts, as regular expressions; None is any text."""
     expressions = (_OF_ESCAPED_PATTERN, _OF_PATTERN) if "\\." in pattern else (_OF_PATTERN,)
     return [
         [
@@ -290,7 +296,10 @@ def _like_of_spark(pattern: str) -> str | None:
 
 
 def _superset(found: Filter, key_of: Callable[[str], Key], *, negated: bool) -> Predicate:
-    """Return a predicate of the catalog that selects all partitions of a filter, or of its negation."""
+    """Return a predicate of the catalog that selects the partitions of a filter or (``negated``) of its negation.
+
+    The predicate may select more partitions.
+    """
     match found:
         case Negation(operand):
             return _superset(operand, key_of, negated=not negated)
@@ -323,7 +332,7 @@ def _known_to_catalog(condition: Condition, key: Key) -> Predicate:
 
 
 def _constant(key: Key, text: str) -> Constant:
-    """Return a literal that the catalog compares exactly with values of the key, or None if it cannot."""
+    """Return a literal as a constant of the catalog, or None if the catalog cannot compare it exactly with the key."""
     if str(key.type) == "string":
         return text
     value = key.literal(text)

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.thrift.bindings import ttypes
 
 OF_CLUSTERS = "hivex.cluster"
-"""The prefix of a storage descriptor's parameters about clusters. Clients do not change these."""
+"""The prefix of the storage descriptor's parameters about clusters. Clients cannot change these parameters."""
 LINK = "hivex.link"
 _PROVIDER = "spark.sql.sources.provider"
 _SCHEMA = "spark.sql.sources.schema"
@@ -62,11 +62,11 @@ _OF_DATA_SOURCES = (
     "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
     "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
 )
-"""The placeholders that Spark stores for a table of a data source that Hive does not read."""
+"""The placeholders for classes that Spark stores for a table of a data source, if Hive cannot read the data source."""
 
 
 def hive_database(database: Database, given: str, location: str) -> Any:
-    """Return the structure of a database; ``given`` is its name in answers, ``location`` its full URI."""
+    """Return the structure of a database. ``given`` is its name in answers, and ``location`` is its full URI."""
     return ttypes.Database(
         name=given,
         description=database.description,
@@ -80,10 +80,10 @@ def hive_database(database: Database, given: str, location: str) -> Any:
 
 
 def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_created: bool = True) -> Any:
-    """Return the structure of a table or view; ``given`` is the name of its database in answers.
+    """Return the structure of a table or view. ``given`` is the name of its database in answers.
 
-    ``cluster`` decides the location. With ``as_created`` the type is managed if the creator has declared the table as
-    managed, as clients before Hive 3 expect.
+    ``cluster`` is the cluster whose copy the client sees, or None for the primary. With ``as_created``, an external
+    table is shown as managed if a client has created it as managed, because clients before Hive 3 expect this.
     """
     parameters = {key: value for key, value in table.parameters.items() if key != MOVING_FOLDER}
     kind = table.type
@@ -136,7 +136,7 @@ def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster |
 def hive_partition(partition: Partition, given: str, like: Any) -> Any:
     """Return the structure of a partition.
 
-    Storage that it lacks is copied from ``like``, the structure of its table.
+    ``like`` is the structure of its table. If the partition has no storage of its own, the table's storage is copied.
     """
     if partition.storage is None:
         sd = ttypes.StorageDescriptor(**vars(like.sd))
@@ -156,7 +156,7 @@ def hive_partition(partition: Partition, given: str, like: Any) -> Any:
 
 
 def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mapping[str, str]) -> Any:
-    """Return the structure of a storage descriptor; ``parameters`` are the parameters of the table."""
+    """Return the structure of a storage descriptor. ``parameters`` are the parameters of the table."""
     serde_parameters = dict(storage.serde_parameters)
     input_format, output_format, library = None, None, None
     if storage.format != OTHER_ENGINE:
@@ -194,7 +194,7 @@ def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mappi
 
 
 def cluster_parameters(table: Table, cluster: Cluster | None) -> dict[str, str]:
-    """Return the parameters that name the cluster whose copy a client sees, and the clusters of other copies."""
+    """Return the parameters that name the cluster whose copy a client sees, and the clusters of all copies."""
     storage = table.storage
     shown = storage.primary if cluster is None else (storage.on(cluster.name) or storage.primary)
     copies = [storage.primary, *storage.secondaries]
@@ -228,9 +228,9 @@ def _view_descriptor(table: Table) -> Any:
 
 
 def _expanded_text(table: Table) -> str | None:
-    """Return the query of a view with qualified names.
+    """Return the query of a view with qualified names or, for a view of Spark, the text that Spark has sent.
 
-    Spark qualifies the names in its own views by parameters, and expects the text that it has sent.
+    Spark qualifies the names in its own views itself, by parameters of the view.
     """
     return table.view_original_text if _is_view_of_spark(table) else table.view_expanded_text
 
@@ -243,7 +243,7 @@ def _is_view_of_spark(table: Table) -> bool:
 
 
 def _data_source_parameters(table: Table) -> dict[str, str]:
-    """Return the parameters by which Spark reads a table of a format without classes of Hive."""
+    """Return the parameters that Spark needs for a table of a data source, whose format has no classes of Hive."""
     fields = [_spark_field(each) for each in (*table.columns, *table.partition_keys)]
     schema = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
     parts = [schema[at : at + _PART] for at in range(0, len(schema), _PART)]
@@ -268,7 +268,7 @@ _SPARK_NAMES |= {"varchar": "string"}
 
 
 def _spark_type(type: ColumnType) -> Any:
-    """Return the type in Spark's JSON of a schema."""
+    """Return a type as it is in the JSON of a Spark schema."""
     match type:
         case Array():
             return {"type": "array", "elementType": _spark_type(type.element), "containsNull": True}

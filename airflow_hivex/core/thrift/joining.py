@@ -1,7 +1,7 @@
-"""The serving of calls of several clients together: while some calls run, the next ones are collected.
+"""The serving of calls of several clients together. While some calls run, the next calls are collected.
 
-A commit of the database takes as long for many changes as for one, and the counters of ids admit one database
-transaction at a time. So a single client does not wait for others, and many clients share the wait.
+A commit of the database takes as long for many changes as for a single change. The counters of ids admit one database
+transaction at a time. Therefore many clients share one transaction, and a single client does not wait for others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JoinedCall(NamedTuple):
 
 
 class JoinedCalls:
-    """The calls of one method. The event loop calls its methods."""
+    """The collected calls of one method of Hive's interface. Its functions run in the event loop."""
 
     def __init__(self, endpoint: Endpoint, call: Call, executor: Executor) -> None:
         self._endpoint = endpoint
@@ -46,7 +46,7 @@ class JoinedCalls:
         self._is_serving = False
 
     def add(self, joined: JoinedCall) -> None:
-        """Serve a call now or, if calls are running, after them and together with other waiting calls."""
+        """Serve a call at once or, if other calls are running, together with all waiting calls after them."""
         self._waiting.append(joined)
         if not self._is_serving:
             self._serve_next()

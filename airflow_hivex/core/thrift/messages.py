@@ -18,7 +18,7 @@ _HEAD = Struct(">Ii")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a call: the name of the method, the type of the message, and the number that its reply repeats."""
+    """The head of a call: the name of the method, the type of the message, and the number that the reply repeats."""
 
     name: bytes
     type: int
@@ -28,7 +28,7 @@ class Head:
 
 
 def read_head(message: bytes | bytearray) -> Head:
-    """Return the head of a message whose end is known.
+    """Return the head of a complete message.
 
     Raises:
         MalformedMessageError: the message has no valid head of a call.
@@ -48,7 +48,7 @@ def read_head(message: bytes | bytearray) -> Head:
 
 
 def written_head(head: Head, kind: int) -> bytes:
-    """Return the head of a reply, in the call's form."""
+    """Return the head of a reply, in the same form as the head of the call."""
     if head.is_strict:
         return _HEAD.pack(STRICT | kind, len(head.name)) + head.name + _I32.pack(head.number)
     return _I32.pack(len(head.name)) + head.name + bytes([kind]) + _I32.pack(head.number)
@@ -60,7 +60,9 @@ def encoded(struct: Any) -> bytes:
 
 
 def decoded(struct: Any, content: bytes, longest: int) -> Any:
-    """Return a structure, decoded from few bytes that end with it. No other thread runs meanwhile.
+    """Return a structure after it is filled from ``content``, which has no other bytes.
+
+    No other thread runs meanwhile, so the content must be short.
 
     Raises:
         MalformedMessageError: a text is not UTF-8, or the bytes do not encode the structure.
@@ -82,7 +84,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _replacements(value: Any) -> int:
-    """Return the number of replacement characters, which the decoder puts in place of bytes that are not UTF-8."""
+    """Return the number of replacement characters. The decoder puts them in place of bytes that are not UTF-8."""
     if isinstance(value, str):
         return value.count(_REPLACEMENT)
     if isinstance(value, list | tuple | set | frozenset):
@@ -106,16 +108,16 @@ INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 
 STOP = b"\x00"
 STRUCT_RESULT = b"\x0c\x00\x00"
-"""The field of a reply that is a structure; its bytes follow."""
+"""The head of a reply's field for a result that is a structure. The bytes of the structure follow."""
 
 
 def list_result(structs: list[bytes]) -> bytes:
-    """Return the field of a reply that is a list of structures."""
+    """Return a reply's field for a result that is a list of encoded structures."""
     return b"".join([b"\x0f\x00\x00\x0c", _I32.pack(len(structs)), *structs])
 
 
 LARGE = 1 << 20
-"""The smallest size in bytes of an unfinished call that is counted."""
+"""The size in bytes from which an unfinished call is counted."""
 
 
 class Sender(Protocol):
@@ -132,9 +134,8 @@ class Sender(Protocol):
 class UnfinishedCalls:
     """The clients that have sent large parts of calls.
 
-    Beyond ``most_bytes`` the clients with the largest parts are disconnected.
-
-    A limit for one message would not help against many clients that each send a part of a message.
+    If all parts together exceed ``most_bytes``, the clients with the largest parts are disconnected. A limit for one
+    message would not help against many clients that each send a part of a message.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -183,7 +184,7 @@ class MessageScanner:
     """A scanner that finds the ends of successive messages in a growing buffer, without decoding them.
 
     The scanner reads bytes as they arrive, remembers its position, and refuses a message as soon as it cannot be valid.
-    So a client that announces two gigabytes costs no memory, and no byte is read twice.
+    So a client that announces a value of two gigabytes takes no memory for it, and no byte is read twice.
     """
 
     __slots__ = ("_longest", "_position", "_stack", "_state", "parts")
@@ -202,7 +203,7 @@ class MessageScanner:
         self._position, self._state, self._stack, self.parts = 0, 0, [], 0
 
     def end(self, buffer: bytes | bytearray) -> int | None:
-        """Return the index after the message at the beginning of ``buffer``, or None as long as bytes are missing.
+        """Return the index of the end of the buffer's first message, or None as long as bytes are missing.
 
         Raises:
             MalformedMessageError: the bytes cannot become a message.
@@ -301,7 +302,10 @@ class MessageScanner:
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
-        """Return the end of a value, or the start of its contents with their frame, or None if bytes are missing."""
+        """Return the end of a value, and None. Return None if bytes are missing.
+
+        For a structure or container, return instead the start of its contents, and their frame.
+        """
         fixed = SIZES.get(value)
         if fixed is not None:
             end = start + fixed
@@ -342,7 +346,7 @@ class MessageScanner:
         return start + 6, [_MAP, key, 2 * count, value]
 
     def _announced(self, element: int, count: int) -> int:
-        """Return the least number of bytes of ``count`` elements."""
+        """Return the least number of bytes that ``count`` elements of a type need."""
         if count and element not in LEAST:
             raise MalformedMessageError(f"{element} is not a valid type of an element")
         if not 0 <= count <= self._longest:

@@ -1,4 +1,4 @@
-"""The reader of Hive's filters: and, or, not, comparisons, IN, LIKE and BETWEEN of keys and literals. Pure.
+"""The reader of Hive's filters, which have AND, OR, NOT, comparisons, IN, LIKE and BETWEEN. Pure.
 
     ds = "2026-01-01" and (hr >= 2 or hr in (0, 1))
 
@@ -39,7 +39,7 @@ class InvalidFilterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on one key: ``operator`` is one of ``= <> < <= > >= in like``; IN may have several literals."""
+    """A condition on one key. ``operator`` is one of ``= <> < <= > >= in like``. IN may have several literals."""
 
     key: str
     operator: str
@@ -62,7 +62,7 @@ class Conjunction:
 
 @dataclass(frozen=True, slots=True)
 class Disjunction:
-    """Filters of which one must be true."""
+    """Filters of which at least one must be true."""
 
     operands: tuple[Filter, ...]
 
@@ -194,7 +194,7 @@ class _Reader:
         return Condition(self._key(), _TURNED[operator], (literal,))
 
     def _begins_literal(self) -> bool:
-        """Return whether the current name is the type of a literal, or ``true``, and not a key."""
+        """Return whether the current name begins a literal (a type, or a word such as ``true``), and is not a key."""
         following = self._tokens[self._at + 1][0] if self._at + 1 < len(self._tokens) else ""
         if self._word() in _PLAIN_WORDS:
             return following == "sign" and self._tokens[self._at + 1][1] in _OPERATORS
@@ -257,9 +257,9 @@ class _Reader:
 
 
 def _in_lists(found: Disjunction) -> Filter:
-    """Return a filter in which the ``=`` comparisons of one key are combined into an IN.
+    """Return an equal filter in which all ``=`` comparisons of the same key are combined into an IN.
 
-    Clients name many partitions by comparisons, and an IN is decided only once for each value.
+    Clients name many partitions by comparisons. An IN is faster, because it is decided only once for each value.
     """
     lists: dict[str, list[str]] = {}
     others: list[Filter] = []

@@ -1,4 +1,4 @@
-"""The server: it listens over asyncio, limits and counts its clients, and has the shared state of connections."""
+"""The server. It listens by asyncio, limits and counts its clients, and has the shared state of connections."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _MOST_REMEMBERED_BYTES = 16 << 20
 class Limits:
     """The limits of clients: bytes of a message, connections, seconds without a call, threads that use the database.
 
-    Unread answers of all clients are kept up to ``unread_bytes``, and for ``unread_s`` seconds in which a client
-    reads nothing. All unfinished calls together have at most ``unfinished_bytes``.
-    A client has ``login_s`` seconds to log in.
+    The unread answers of all clients together have at most ``unread_bytes``. A client that reads nothing for
+    ``unread_s`` seconds is disconnected. All unfinished calls together have at most ``unfinished_bytes``. A client has
+    ``login_s`` seconds to log in.
     """
 
     message_bytes: int = 100 << 20
@@ -128,11 +128,11 @@ class Server:
 
     @property
     def clients(self) -> int:
-        """Return the number of clients, with clients in a TLS handshake."""
+        """Return the number of clients, including clients in a TLS handshake."""
         return len(self.connections) + (0 if self._encrypted is None else len(self._encrypted))
 
     def admits(self, peer: str) -> bool:
-        """Return whether another client may connect, and count a refused client."""
+        """Return whether another client may connect. If not, count the client as refused."""
         if not self.is_stopping and self.clients < self.limits.connections:
             return True
         self.metrics.refused += 1
@@ -168,14 +168,14 @@ class Server:
 
 
 _NO_FILES_S = 0.1
-"""The pause of a process without a free file before it accepts connections again."""
+"""The pause, in seconds, before a process that cannot open more files accepts connections again."""
 
 
 class EncryptedListener:
-    """A listener that accepts the clients of a server, and ends a handshake that takes longer than a login may take.
+    """A listener that accepts the TLS clients of a server. It ends a handshake that takes longer than ``login_s``.
 
-    The server of the event loop would report a client only after its handshake, and so not count a client that never
-    ends the handshake.
+    The event loop's own server would report a client only after its handshake. A client that never ends the handshake
+    would not be counted.
     """
 
     def __init__(self, server: Server, context: ssl.SSLContext) -> None:
@@ -267,7 +267,8 @@ class UnreadAnswers:
     """The clients that do not read their answers.
 
     Clients that do not read must not take all memory. A client that reads nothing for ``longest_s`` seconds is
-    disconnected. While all answers have more than ``most_bytes``, the longest waiting clients are disconnected, too.
+    disconnected. If all unread answers together exceed ``most_bytes``, the clients that wait longest are disconnected,
+    too.
     """
 
     def __init__(self, most_bytes: int, longest_s: float, monotonic: Callable[[], float]) -> None:

@@ -63,7 +63,7 @@ def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | 
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of libuv's event loop, which serves calls in half the time, or None for asyncio's loop."""
+    """Return the factory of uvloop's event loop, or None for asyncio's loop. The first one is twice as fast."""
     try:
         import uvloop
     except ImportError:
@@ -90,13 +90,13 @@ async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int,
 
 
 _OTHER_FILES = 128
-"""The number of open files that a server needs for its database, file systems and pages."""
+"""The number of open files that a server needs besides its clients: for its database, file systems and pages."""
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Raise the limit of open files, and return the limits with as many connections as it allows.
+    """Raise the process's limit of open files, and return ``limits`` with at most the connections that it allows.
 
-    Otherwise the clients could use all files, and the server could not connect to its database.
+    Otherwise the clients could use all open files, and the server could not connect to its database.
     """
     try:
         import resource
@@ -158,7 +158,7 @@ _MOST_PAGES = 64
 
 
 class _PageServer(ThreadingHTTPServer):
-    """A server of a few requests at a time, because each has a thread, and ``/ready`` reads the database."""
+    """An HTTP server with a limit of concurrent requests. Each has a thread, and ``/ready`` reads the database."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -29,7 +29,7 @@ _NOT_NULL, _DEFAULT = "_not_null", "_default"
 
 
 class Given(NamedTuple):
-    """The lists of constraints in a call. Each may be missing."""
+    """The lists of constraints in a call. Each list may be missing."""
 
     primary_keys: Sequence[Any] | None = None
     foreign_keys: Sequence[Any] | None = None
@@ -55,7 +55,7 @@ def _not_null_constraints(table: Table, given: str) -> list[Any]:
 
 
 def _columns_of_keys(kind: KeyKind, structure: type[Any]) -> Callable[[Table, str], list[Any]]:
-    """Return the function for the columns of a table's keys of a kind."""
+    """Return a function that returns the columns of a table's keys of one kind, as structures of Hive."""
 
     def of(table: Table, given: str) -> list[Any]:
         return [
@@ -119,11 +119,11 @@ def _check_constraints(table: Table, given: str) -> list[Any]:
 
 
 def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -> Constraints:
-    """Return the constraints that a client describes; ``taken`` are the names of the table's other constraints.
+    """Return the constraints that a client describes. ``taken`` are the names of the table's other constraints.
 
     Raises:
-        InvalidObjectError: a key is declared as enforced, or another constraint as not enforced; or a constraint is
-            given twice; or its text cannot be read.
+        InvalidObjectError: a key is declared as enforced, another constraint is declared as not enforced, a constraint
+            is given twice, or its text cannot be read.
     """
     keys: dict[str, Key] = {}
     for kind in _KINDS:
@@ -161,10 +161,10 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
 
 
 def _described_keys(table: str, kind: KeyKind, given: Given, taken: Collection[str]) -> dict[str, Key]:
-    """Return a dict from name to key, for keys of a kind. A client lists their columns one by one, numbered from 1.
+    """Return a dict from name to key, for the keys of one kind. A client lists each column of a key, numbered from 1.
 
     Raises:
-        InvalidObjectError: a key is to be enforced.
+        InvalidObjectError: a key is declared as enforced.
     """
     found: list[tuple[str, list[Any]]] = []
     for each in getattr(given, _KINDS[kind]) or ():
@@ -196,7 +196,7 @@ def _key_column(constraint: Any) -> str:
 
 
 def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
-    """Return the name of a key, or a new name if the client gives none.
+    """Return the name that the client gives for a key, or else a new name made from ``otherwise``.
 
     Raises:
         InvalidObjectError: another constraint has the name.
@@ -211,7 +211,10 @@ def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
 
 
 def _dropping(table: Table, name: str) -> ChangeConstraints | None:
-    """Return the statement that drops a constraint by its name in answers, or None if the table lacks it."""
+    """Return the statement that drops a constraint, or None if the table lacks it.
+
+    ``name`` is the name of the constraint in answers.
+    """
     constraints = Constraints.of(table.parameters)
     named = TableName(table.name, table.database)
     wanted = normalise(name)
@@ -261,9 +264,9 @@ def _free_name(taken: Iterable[str]) -> str:
 
 
 class Kind(NamedTuple):
-    """A kind of constraints: its name in Hive's interface, its reader, and its field of :class:`Given`.
+    """A kind of constraints: its name in Hive's interface, a function ``of``, and its field of :class:`Given`.
 
-    The reader has a table, and the name of its database in answers.
+    ``of`` returns the constraints of a table as structures. Its second argument is the name of the database in answers.
     """
 
     name: str
@@ -272,13 +275,13 @@ class Kind(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Return the field of answers: ``primaryKeys``."""
+        """Return the name of the field in answers, such as ``primaryKeys``."""
         first, *others = f"{self.name}s".split("_")
         return first + "".join(map(str.capitalize, others))
 
     @property
     def answer(self) -> type[Any]:
-        """Return the structure of an answer: ``PrimaryKeysResponse``."""
+        """Return the class of an answer, such as ``PrimaryKeysResponse``."""
         found: type[Any] = getattr(ttypes, f"{self.field[0].upper()}{self.field[1:]}Response")
         return found
 
@@ -292,9 +295,9 @@ KINDS = (
     Kind("default_constraint", _default_constraints, "defaults"),
     Kind("check_constraint", _check_constraints, "checks"),
 )
-"""The kinds of constraints, from which the calls are registered.
+"""The kinds of constraints. The calls are registered from this list.
 
-Rows are checked against an added NOT NULL or CHECK.
+If a NOT NULL or CHECK is added, the rows of the table are checked.
 """
 
 
@@ -312,7 +315,7 @@ def get_all_table_constraints(endpoint: Endpoint, client: Client, args: Any) -> 
 
 
 def _get(kind: Kind) -> Serve:
-    """Return the call that returns a table's or link's constraints of a kind."""
+    """Return the function that serves reads of one kind of constraints of a table or link."""
 
     def serve(endpoint: Endpoint, client: Client, args: Any) -> Any:
         name, table = _requested(endpoint, client, args.request)
@@ -323,7 +326,7 @@ def _get(kind: Kind) -> Serve:
 
 @call("get_foreign_keys")
 def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the foreign keys of a table or link, or no foreign keys if the request does not name this table."""
+    """Return the foreign keys of the table or link that has them. If the request does not name it, return no keys."""
     request = args.request
     if not request.foreign_tbl_name:
         return ttypes.ForeignKeysResponse(foreignKeys=[])
@@ -343,7 +346,7 @@ def _requested(endpoint: Endpoint, client: Client, request: Any) -> tuple[Databa
 def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | None, ids: str | None) -> StoredTable:
     """Return a table, or the source of a link. A request without a write id list gets the current table.
 
-    Constraints do not describe files, so they cannot mislead such a request.
+    Constraints do not describe files, so they cannot mislead a client without such a list.
     """
     given = list_of(ids)
     linked = endpoint.link(name, table or "")
@@ -358,7 +361,7 @@ def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | N
 
 
 def _adding(kind: Kind) -> Serve:
-    """Return the call that adds constraints of a kind."""
+    """Return the function that serves additions of one kind of constraints."""
     field = f"{kind.field.removesuffix('s')}Cols"
     return lambda endpoint, client, args: _add(endpoint, client, Given(**{kind.given: getattr(args.req, field)}))
 
@@ -392,7 +395,7 @@ def _table_of(constraint: Any) -> tuple[DatabaseName, str]:
 
 @call("drop_constraint")
 def drop_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Drop a constraint by the name that answers give it.
+    """Drop a constraint. The request has the name of the constraint in answers.
 
     Raises:
         NoSuchObjectError: the table lacks the constraint.

@@ -28,7 +28,7 @@ def _described(endpoint: Endpoint, client: Client, name: DatabaseName) -> Any:
 
 @call("get_database")
 def get_database(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a database with its location on the client's cluster, or else on the default cluster."""
+    """Return a database with its location on the client's cluster, or on the default cluster if it has none."""
     return _described(endpoint, client, read_database(args.name))
 
 
@@ -74,7 +74,7 @@ def create_database(endpoint: Endpoint, client: Client, args: Any) -> None:
 
 @call("alter_database")
 def alter_database(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Store description, owner, location and parameters of a database."""
+    """Store the changed description, owner, location and parameters of a database."""
     name, hive = read_database(args.dbname), args.db
     stored = endpoint.catalog.get_database(name.name)
     clusters = endpoint.services.clusters
@@ -98,7 +98,7 @@ def alter_database(endpoint: Endpoint, client: Client, args: Any) -> None:
 
 @call("drop_database")
 def drop_database(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Drop a database, with ``cascade`` its tables, too."""
+    """Drop a database. With ``cascade`` its tables are dropped, too."""
     _drop(endpoint, client, read_database(args.name), if_exists=False, cascade=bool(args.cascade))
 
 

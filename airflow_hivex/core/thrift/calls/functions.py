@@ -31,7 +31,7 @@ def get_function(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("get_functions")
 def get_functions(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
-    """Return the names of functions that match a pattern. As in Hive, an unknown database has none."""
+    """Return the names of functions that match a pattern. As in Hive, an unknown database has no functions."""
     found = endpoint.catalog.get_functions(read_database(args.dbName).name, args.pattern)
     return [each.name for each in found]
 

@@ -15,9 +15,9 @@ from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 FORMAT = "hivex-1"
-"""The format of messages: JSON of this project.
+"""The name of the format of messages, which is JSON of this project.
 
-The name differs from Hive's ``json-0.2``, so no client mixes them up.
+Hive's format has the name ``json-0.2``, so a client can distinguish both.
 """
 _MOST = 10_000
 
@@ -85,7 +85,7 @@ def add_write_notification_log(_endpoint: Endpoint, _client: Client, args: Any) 
 
 @call("markPartitionForEvent")
 def mark_partition_for_event(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Mark a partition that need not exist."""
+    """Mark a partition. The partition need not exist."""
     endpoint.metastore.partition_events.mark(*_asked(endpoint, args))
 
 
@@ -99,7 +99,8 @@ def _asked(endpoint: Endpoint, args: Any) -> tuple[str, str, str, PartitionEvent
     """Return the database, table and partition that a call names, and the event.
 
     Raises:
-        MetaException: the call omits a field, or names a link, or an event that Hive does not have.
+        MetaException: the call omits a field, or has an event that Hive does not have.
+        InvalidOperationError: the call names a link.
         UnknownTableException: the table does not exist.
         InvalidPartitionException: the call does not have one value for each key.
     """

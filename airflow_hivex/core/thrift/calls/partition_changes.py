@@ -46,7 +46,7 @@ _Change = Callable[[Connection, ValidWriteIdList | None, int | None], None]
 
 
 class _Changed:
-    """The table of a client's call that changes partitions."""
+    """The table of a call that changes partitions, with conversions for the client of the call."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class _Changed:
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
     def values(self, given: Sequence[str] | None) -> list[str | None]:
-        """Return a client's values of a partition, with None for Hive's name of NULL.
+        """Return the values of a partition that a client gives. Hive's text for NULL becomes None.
 
         Raises:
-            MetaException: the values are not one for each key.
+            MetaException: the number of values is not that of the keys.
         """
         if len(given or ()) != len(self.table.partition_keys):
             keys = ", ".join(key.name for key in self.table.partition_keys)
@@ -91,16 +91,16 @@ class _Changed:
         return list(nullable(given or ()))
 
     def name_of(self, hive: Any) -> str:
-        """Return the name of a partition, from a client's structure."""
+        """Return the name of the partition in a client's structure."""
         return self.endpoint.services.catalog.new_partition(self.table, self.values(hive.values)).name
 
     def absolute(self, location: str) -> str:
-        """Return the absolute form of a partition's location, which in Hive may be relative to the table."""
+        """Return the absolute location of a partition. As in Hive, a given location may be relative to the table."""
         is_relative = not location.startswith("/") and ":" not in location
         return f"{self.like.sd.location}/{location}" if is_relative else location
 
     def converted(self, hive: Any) -> Partition:
-        """Return a partition, from a client's structure."""
+        """Return the partition in a client's structure as an object of the catalog."""
         catalog = self.endpoint.services.catalog
         new = catalog.new_partition(self.table, self.values(hive.values))
         if hive.sd is None:
@@ -121,7 +121,7 @@ class _Changed:
         return replace(partition, parameters=with_time(own))
 
     def change(self, locks: Sequence[LockComponent], change: _Change) -> None:
-        """Apply a change under its locks."""
+        """Acquire the locks of a change, and apply it."""
         change_metadata(self.context, self.table, locks, change)
 
     def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
@@ -137,7 +137,7 @@ class _Changed:
 
 
 def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the values of a partition, with None for Hive's name of NULL."""
+    """Return the values of a partition. Hive's text for NULL, and the empty text, become None."""
     return tuple(None if value in (DEFAULT_PARTITION, "") else value for value in values)
 
 
@@ -145,7 +145,7 @@ def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
 
 
 def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str]:
-    """Add partitions, all or none, with their directories; return the names of the new ones."""
+    """Add partitions, all or none, with their directories; return the names of the added partitions."""
     table, catalog = of.table, of.endpoint.services.catalog
     new = [of.converted(each) for each in parts]
     if len({each.name for each in new}) < len(new):
@@ -354,13 +354,14 @@ def _alter(of: _Changed, parts: Sequence[Any]) -> None:
 
 
 def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str, StoredPartition]) -> dict[str, str]:
-    """Return a dict from partition name to changed location, relative to the root of the cluster.
+    """Return a dict from partition name to new location, for the partitions whose location changes.
 
-    A client sends the location that it sees, which may belong to a copy.
+    The new location is relative to the root of the cluster. For an unchanged partition, a client sends the location
+    that it sees, which may be that of a copy.
 
     Raises:
         InvalidOperationError: the table is transactional.
-        InvalidObjectError, LocationOutsideClusterError: no partition can lie there.
+        InvalidObjectError, LocationOutsideClusterError: a partition cannot have the new location.
     """
     given = {name: each.sd.location for name, each in parts.items() if each.sd is not None and each.sd.location}
     others = [name for name, location in given.items() if not same_place(location, at_home[name].location)]

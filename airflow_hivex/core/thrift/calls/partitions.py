@@ -46,11 +46,11 @@ class Wanted:
         return self.endpoint.catalog.get_table(*self.source, self.ids, self.cluster)
 
     def shown(self, found: Iterable[StoredPartition]) -> list[StoredPartition]:
-        """Return the partitions without those that a link does not show."""
+        """Return the partitions that the link shows or, without a link, all given partitions."""
         return [each for each in found if self.link is None or self.link.shows(each.id)]
 
     def all(self) -> list[StoredPartition]:
-        """Return all partitions. As in Hive, a table without keys has none."""
+        """Return all partitions. As in Hive, a table without partition keys has no partitions."""
         try:
             batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
             return self.shown(each for batch in batches for each in batch)
@@ -60,7 +60,7 @@ class Wanted:
             return []
 
     def by_filters(self, *texts: str | None) -> list[StoredPartition]:
-        """Return exactly the partitions that match all texts of filters.
+        """Return the partitions that match all filters, which are given as texts.
 
         Raises:
             MetaException: a text is not a filter on keys of the table.
@@ -77,12 +77,12 @@ class Wanted:
         return [each for each in self.shown(found) if all(one.holds(each.values) for one in filters)]
 
     def by_values(self, values: Sequence[str]) -> StoredPartition:
-        """Return the partition of the values.
+        """Return the partition with these values.
 
         Raises:
-            NoSuchPartitionError: the table has no such partition. No partition has a value that does not fit its key's
-                type.
-            InvalidObjectError: the values are not one for each key.
+            NoSuchPartitionError: the table has no such partition, for example because a value does not fit the type of
+                its key.
+            InvalidObjectError: the number of values is not that of the keys.
         """
         try:
             found = self.endpoint.catalog.get_partition(*self.source, values, self.ids, self.cluster)
@@ -95,7 +95,7 @@ class Wanted:
         return found
 
     def by_name(self, name: str) -> StoredPartition:
-        """Return the partition of a name.
+        """Return the partition with this name.
 
         Raises:
             NoSuchPartitionError: the table has no such partition.
@@ -112,7 +112,7 @@ class Wanted:
         return self.by_values(values)
 
     def by_names(self, names: Sequence[str]) -> list[StoredPartition]:
-        """Return the existing partitions of some names. Names that are not possible are skipped, as in Hive."""
+        """Return the existing partitions with these names. As in Hive, invalid names are skipped."""
         try:
             found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
         except (InvalidObjectError, InvalidOperationError):
@@ -193,7 +193,7 @@ def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
 
 
 def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
-    """Return the names that a partition of the table can have, in the table's spelling, without the other names."""
+    """Return the names that are valid for partitions of the table, in the table's spelling. Others are skipped."""
     found = []
     for each in names:
         with suppress(InvalidObjectError):
@@ -202,7 +202,7 @@ def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
 
 
 def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
-    """Return at most ``most`` items. None and a negative number stand for all."""
+    """Return the first ``most`` items. None or a negative number means all items."""
     return found if most is None or most < 0 else found[:most]
 
 
@@ -226,7 +226,7 @@ def wanted(
     ids: str | None = None,
     catalog: str | None = None,
 ) -> Wanted:
-    """Return the table of a call, for reading its partitions."""
+    """Return the table or link of a call that reads partitions."""
     name = read_database(database, catalog)
     linked = endpoint.link(name, table or "")
     link = None if linked is None else linked[0]
@@ -255,7 +255,7 @@ def get_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @from_memory("get_partition")
 def recall_partition(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return the partition of these values from memory."""
+    """Return the partition of these values from memory, or None if it is not in memory."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None:
         return None
@@ -281,7 +281,7 @@ def get_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @call("get_partition_req")
 def get_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partition of some values, as of the request's write id list."""
+    """Return the partition with these values, as of the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return ttypes.GetPartitionResponse(partition=of.hive([of.by_values(args.req.partVals or ())])[0])
 
@@ -327,7 +327,7 @@ def get_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> Ra
 
 @from_memory("get_partitions_by_names")
 def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return the named partitions from memory."""
+    """Return the named partitions from memory, or None if they are not in memory."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None or len(args.names or ()) > _MOST_AT_ONCE:
         return None
@@ -353,7 +353,7 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
 
 
 _MOST_AT_ONCE = 5000
-"""The largest number of partitions that one answer from memory has, so that other clients need not wait long."""
+"""The largest number of partitions in one answer from memory. Other clients wait while such an answer is made."""
 
 
 def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[str, StoredPartition]:
@@ -382,7 +382,7 @@ def get_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> R
 
 @from_memory("get_partitions_by_filter")
 def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return from memory the partitions that match a filter."""
+    """Return the partitions that match a filter from memory, or None if they are not in memory."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None:
         return None
@@ -409,10 +409,10 @@ def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) 
 
 
 def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
-    """Return partitions for an expression, and whether these are exactly the matching ones.
+    """Return partitions for an expression, and whether exactly these partitions match it.
 
-    Hive sends a Java object, which is not read. Then all partitions are returned, which may be too many. If the
-    expression is the text of a filter on keys of the table, only the matching partitions are returned.
+    If the expression is the text of a filter on keys of the table, only the matching partitions are returned. Hive
+    sends a Java object instead, which is not read. Then all partitions are returned, and some may not match.
     """
     try:
         text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
@@ -527,7 +527,10 @@ def get_partitions_spec_by_expr(endpoint: Endpoint, client: Client, args: Any) -
 
 @call("get_partitions_with_specs")
 def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions that match a filter, with all fields, even if the client requests only some."""
+    """Return the partitions that the request selects by names, values or filters.
+
+    All fields are returned, even if the client requests only some.
+    """
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     spec = request.filterSpec
@@ -545,7 +548,10 @@ def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> 
 
 @call("get_partition_values")
 def get_partition_values(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the values of some partition keys, in the order that the client requests."""
+    """Return the values of some keys for each partition, in the order that the client requests.
+
+    A filter of the request selects the partitions. Equal rows are returned once, unless the client requests all.
+    """
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     places = {key.name.lower(): place for place, key in enumerate(of.stored().partition_keys)}

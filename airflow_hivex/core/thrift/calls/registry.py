@@ -12,31 +12,31 @@ from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 Serve: TypeAlias = Callable[[Endpoint, Client, Any], Any]
-"""A function that returns the result of a call from the structure of its arguments. It may wait for the database."""
+"""A function that returns the result of a call, given the structure of its arguments. It may wait for the database."""
 Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
 """A function that returns the encoded result of a call from memory, or None if :data:`Serve` must be called.
 
-It never waits.
+The function never waits.
 """
 ServeTogether: TypeAlias = Callable[[Endpoint, Sequence[tuple[Client, Any]]], Sequence[Any]]
-"""A function that serves the calls of several clients together.
+"""A function that serves the calls of several clients together, and returns one result for each.
 
-The result of a call that it has not served is :data:`ALONE`.
+For a call that it has not served, the result is :data:`ALONE`.
 """
 
 ALONE = object()
-"""The placeholder for the result of a call that :data:`Serve` must serve."""
+"""A marker in place of a result: the call was not served together with others, and :data:`Serve` must serve it."""
 
 
 class Raw(NamedTuple):
-    """A result whose field in the reply is already encoded."""
+    """A result that is already encoded as a field of the reply."""
 
     field: bytes
 
 
 @dataclass(slots=True)
 class Call:
-    """A served method."""
+    """A served method, with the functions that serve it."""
 
     method: Method
     serve: Serve
@@ -52,7 +52,7 @@ _CALLS: dict[str, Call] = {}
 
 
 def call(*names: str) -> Callable[[Serve], Serve]:
-    """Register a function for the methods of these names."""
+    """Register a function as the :data:`Serve` of the methods of these names."""
 
     def register(serve: Serve) -> Serve:
         for name in names:
@@ -65,7 +65,7 @@ def call(*names: str) -> Callable[[Serve], Serve]:
 
 
 def from_memory(name: str) -> Callable[[Recall], Recall]:
-    """Register a function that answers a registered method from memory."""
+    """Register a function as the :data:`Recall` of a registered method."""
 
     def register(recall: Recall) -> Recall:
         _CALLS[name].recall = recall
@@ -75,7 +75,10 @@ def from_memory(name: str) -> Callable[[Recall], Recall]:
 
 
 def together(name: str) -> Callable[[ServeTogether], ServeTogether]:
-    """Register a function that serves several calls of a registered method in one transaction of the database."""
+    """Register a function as the :data:`ServeTogether` of a registered method.
+
+    The function serves several calls in one database transaction.
+    """
 
     def register(serve: ServeTogether) -> ServeTogether:
         _CALLS[name].serve_together = serve
@@ -85,7 +88,7 @@ def together(name: str) -> Callable[[ServeTogether], ServeTogether]:
 
 
 def calls() -> dict[bytes, Call]:
-    """Return a dict from the name of each served method to its call."""
+    """Return a dict from method name to :class:`Call`, for all served methods."""
     for module in _MODULES:
         import_module(f"airflow_hivex.core.thrift.calls.{module}")
     return {name.encode(): found for name, found in sorted(_CALLS.items())}

@@ -16,12 +16,12 @@ from airflow_hivex.core.thrift.endpoint import Endpoint
 _ALIVE = 2
 _STARTED_S = int(time.time())
 _VERSION = "3.0"
-"""The version of the interface, which Hive 2 to 4 report."""
+"""The version of the interface. Hive 2 to 4 report this version."""
 
 
 @call("getStatus")
 def get_status(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
-    """Return fb303's ALIVE."""
+    """Return the status ALIVE of the fb303 interface."""
     return _ALIVE
 
 
@@ -74,7 +74,7 @@ def do_nothing(_endpoint: Endpoint, _client: Client, _args: Any) -> None:
 
 @call("set_ugi")
 def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Set the user of the connection; ``alice@c2`` also names a cluster."""
+    """Set the user of the connection. A name such as ``alice@c2`` also sets the cluster."""
     given, secret = without_password(args.user_name or "")
     remember([secret])
     user, cluster = user_and_cluster(given)
@@ -128,7 +128,7 @@ def get_meta_conf(_endpoint: Endpoint, client: Client, args: Any) -> str:
 
 
 def _kept_key(key: str | None) -> str:
-    """Return a key of Hive without the prefix that Hive 2 gives it.
+    """Return a key of Hive without its prefix ``hive.``, which Hive 2 adds.
 
     Raises:
         MetaException: clients cannot set the key.
@@ -146,7 +146,7 @@ _CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
 
 @call("get_config_value")
 def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a parameter of this package or the folder of the warehouse, or else the client's default."""
+    """Return the folder of the warehouse or a setting of this package, or else the client's default."""
     name = args.name
     if name is None:
         return args.defaultValue
@@ -168,7 +168,7 @@ def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @call("get_metastore_db_uuid")
 def get_metastore_db_uuid(endpoint: Endpoint, _client: Client, _args: Any) -> str:
-    """Return an id of the database, which all its servers share."""
+    """Return an id of the metastore's database. All servers of this database return the same id."""
     import uuid
 
     return str(uuid.uuid5(uuid.NAMESPACE_URL, endpoint.services.store.name))
@@ -176,13 +176,13 @@ def get_metastore_db_uuid(endpoint: Endpoint, _client: Client, _args: Any) -> st
 
 @call("get_catalogs")
 def get_catalogs(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return Hive's catalog and one for each cluster."""
+    """Return the names of the catalogs: Hive's catalog, and one catalog for each cluster."""
     return ttypes.GetCatalogsResponse(names=["hive", *endpoint.services.clusters])
 
 
 @call("get_catalog")
 def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return a catalog: ``hive`` is the view without a cluster, any other name is a cluster."""
+    """Return a catalog. The catalog ``hive`` stands for all clusters; any other name is that of a cluster."""
     name = args.catName.name
     clusters = endpoint.services.clusters
     if name != "hive" and name not in clusters:
@@ -195,7 +195,7 @@ def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("partition_name_has_valid_characters")
 def partition_name_has_valid_characters(_endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Return whether the values can be stored."""
+    """Return whether the values of a partition can be stored."""
     valid = all("\0" not in value for value in args.part_vals or ())
     if not valid and args.throw_exception:
         raise ttypes.MetaException("A partition value has a NUL character, which cannot be stored")

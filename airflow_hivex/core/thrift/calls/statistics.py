@@ -25,7 +25,7 @@ _EPOCH = date(1970, 1, 1)
 def _read(
     endpoint: Endpoint, database: str, table: str | None, ids: str | None, partitions: Sequence[str] = ()
 ) -> tuple[StoredTable, dict[str | None, Statistics]]:
-    """Return a table, and a dict to the statistics of named partitions and of the table (None)."""
+    """Return a table, and a dict from partition name (None: the table) to statistics."""
     catalog = endpoint.services.catalog
     name = read_database(database).name
     stored = catalog.get_table(name, table or "", list_of(ids))
@@ -53,7 +53,7 @@ def _structures(table: StoredTable, found: Statistics | None, wanted: Sequence[s
 
 
 def _data(column: Column, known: ColumnStatistics) -> Any | None:
-    """Return the statistics of a column in Hive's structure for its type, or None."""
+    """Return the statistics of a column in Hive's structure for its type, or None if Hive has no such structure."""
     kind = column.parsed_type
     if not isinstance(kind, Primitive):
         return None
@@ -196,13 +196,13 @@ def _partition_id(endpoint: Endpoint, table: StoredTable, name: str) -> int:
 
 @call("delete_table_column_statistics")
 def delete_table_column_statistics(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Delete the statistics of a column of an external table, or of all its columns."""
+    """Delete the statistics of one column of an external table, or of all columns."""
     return _delete(endpoint, args, None)
 
 
 @call("delete_partition_column_statistics")
 def delete_partition_column_statistics(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Delete the statistics of a column of a partition, or of all its columns."""
+    """Delete the statistics of one column of a partition, or of all columns."""
     return _delete(endpoint, args, args.part_name or "")
 
 

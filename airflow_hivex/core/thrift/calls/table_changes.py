@@ -60,7 +60,7 @@ _NO_CONSTRAINTS = Given()
 
 
 def kept_statistics(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the parameters in which Hive and Spark store and read statistics."""
+    """Return the parameters among ``parameters`` in which Hive and Spark store statistics."""
     return {
         name: value
         for name, value in (parameters or {}).items()
@@ -74,7 +74,7 @@ def properties_of(context: Any) -> Mapping[str, str]:
 
 
 def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return parameters with the time of the last change, which as in Hive is set if a client does not set it."""
+    """Return the parameters with the time of the last change. As in Hive, a missing time becomes the current time."""
     return {**parameters, _DDL_TIME: parameters.get(_DDL_TIME) or str(int(time.time()))}
 
 
@@ -177,7 +177,7 @@ def _create(
 
 
 def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) -> None:
-    """Refuse a transactional table in a folder with files, which its readers would not see.
+    """Refuse a transactional table in a folder that has files, because readers of the table would not see these files.
 
     Spark's CREATE TABLE ... USING ... AS SELECT writes files before it creates the table, and sends their folder as a
     parameter of the SerDe.
@@ -196,7 +196,7 @@ def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) ->
 
 
 def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) -> Table:
-    """Return a table from a client's structure, by the rules of CREATE TABLE."""
+    """Return the table in a client's structure, after a check by the rules of CREATE TABLE."""
     hive.dbName = name.name
     hive.tableType = hive.tableType or TableType.MANAGED_TABLE.value
     hive.parameters = dict(hive.parameters or {})
@@ -223,10 +223,10 @@ def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) ->
 
 
 def _with_constraints(table: Table, given: Given) -> Table:
-    """Return a table with the constraints of a call, by the rules of CREATE TABLE.
+    """Return a table with the constraints of a call, after a check by the rules of CREATE TABLE.
 
     Raises:
-        InvalidObjectError: the constraints cannot be stored, or the client's properties have some.
+        InvalidObjectError: the constraints cannot be stored, or the client's table properties have constraints.
         NoSuchColumnError: a constraint names a column that the table does not have.
     """
     check_no_constraint(table.full_name, table.parameters)
@@ -333,12 +333,12 @@ def _alter(
 
 
 def _described(stored: StoredTable) -> Table:
-    """Return the definition of a table without its copies, which replications change."""
+    """Return the definition of a table without its copies, because replications may change the copies meanwhile."""
     return without_note(replace(stored.definition, storage=replace(stored.storage, secondaries=())))
 
 
 def _check_keys(catalog: ObjectStore, stored: StoredTable, table: Table) -> None:
-    """Refuse, as Hive does, other names of partition keys, and types of keys that do not fit values of partitions.
+    """Refuse changed names of partition keys, and changed types that do not fit existing partitions, as Hive does.
 
     Raises:
         InvalidOperationError: the partitions would not fit the table.
@@ -379,13 +379,13 @@ def _check_expected(connection: Connection, stored: StoredTable, properties: Map
 def _new_location(
     context: StatementContext, stored: StoredTable, seen: StoredTable, hive: Any, cluster: Cluster
 ) -> str | None:
-    """Return the changed location of an external table, relative to the root of its cluster, or None if it stays.
+    """Return the new location of an external table, relative to the root of its cluster, or None if it stays.
 
-    ``seen`` is the table with the location that the client sees, which may belong to a copy.
+    ``seen`` is the table with the location that the client sees, which may be that of a copy.
 
     Raises:
         InvalidOperationError: the table is transactional.
-        InvalidObjectError, LocationOutsideClusterError: no table can lie there.
+        InvalidObjectError, LocationOutsideClusterError: a table cannot have the new location.
     """
     given = hive.sd.location
     if not given or same_place(given, seen.location):
@@ -401,19 +401,19 @@ def _new_location(
 
 
 def same_place(location: str, other: str) -> bool:
-    """Return whether two locations are equal, without regard to the number of slashes."""
+    """Return whether two locations are equal. Repeated and trailing slashes do not count."""
     return _path(location) == _path(other)
 
 
 def _path(location: str) -> str:
-    """Return a location without the slashes by which its spellings differ."""
+    """Return a location without its repeated, leading and trailing slashes."""
     scheme, colon, path = location.partition(":")
     names = "/".join(part for part in path.split("/") if part)
     return f"{scheme}{colon}{names}" if colon else "/".join(part for part in location.split("/") if part)
 
 
 def _check_transactional(stored: StoredTable, table: Table) -> None:
-    """Refuse changes of a transactional table that its files do not fit.
+    """Refuse changes of a transactional table that do not fit its files.
 
     Raises:
         InvalidOperationError: columns, keys or storage would change.
@@ -428,12 +428,12 @@ def _check_transactional(stored: StoredTable, table: Table) -> None:
 
 
 def _fixed(stored: StoredTable) -> dict[str, str]:
-    """Return the properties of this package, some of which a client of Hive does not send back."""
+    """Return the properties of this package. A client of Hive does not send back all of them."""
     return {name: value for name, value in stored.parameters.items() if name.startswith("hivex.")}
 
 
 def _with_stored_names(stored: StoredTable, table: Table) -> Table:
-    """Return the table with all stored values for which Hive's structures have no field."""
+    """Add to a client's table the stored values for which Hive's structures do not have a field."""
     names = {each.name: each.stored_name for each in stored.columns}
     columns = tuple(
         replace(each, stored_name=each.stored_name or names.get(each.name)) for each in table.storage.columns

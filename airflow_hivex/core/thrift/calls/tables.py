@@ -22,7 +22,7 @@ from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_
 
 
 def list_of(text: str | None) -> ValidWriteIdList | str | None:
-    """Return the write id list of a request in the catalog's form, or None if the request has none."""
+    """Return the write id list of a request in the catalog's form, or None if the request does not have a list."""
     return ValidWriteIdList.parse(text) if text and text.strip() else None
 
 
@@ -39,7 +39,7 @@ def check_writer(endpoint: Endpoint, table: StoredTable, text: str | None) -> No
 
 
 _NO_ACCESS = 1
-"""Hive's access type of a table that the client cannot read."""
+"""Hive's number of the access type NONE: the client cannot read the table."""
 _DATA_SOURCE = "spark.sql.sources."
 
 
@@ -64,10 +64,11 @@ def read_table(
 def described_table(
     endpoint: Endpoint, client: Client, name: DatabaseName, table: str, ids: GivenList
 ) -> StoredTable | Any:
-    """Return a table, or the structure of a table that the client may not read.
+    """Return a table or, if the client may not read its files, a structure without the table's location.
 
-    A client also reads a table before it drops the table. So a call without a write id list gets a transactional table,
-    but without its location, so that no client reads the directories as plain files.
+    A call without a write id list gets a transactional table without its location, so that no client reads its
+    directories as plain files. The call is not refused, because clients also read a table before they drop it. For a
+    link, the result is a structure, too.
     """
     if "@" in table:
         return read_table(endpoint, client, name, table, ids)
@@ -80,7 +81,7 @@ def described_table(
 
 
 def without_place(hive: Any) -> Any:
-    """Return a structure without location and with Hive's sign that the client may not read the table."""
+    """Remove the location from a table's structure, and set Hive's access type NONE; return the structure."""
     hive.sd.location, hive.accessType = None, _NO_ACCESS
     # Spark reads the table of a data source in its path; without a path the table is empty.
     options = hive.sd.serdeInfo.parameters
@@ -91,7 +92,7 @@ def without_place(hive: Any) -> Any:
 
 @call("get_table")
 def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table. A transactional table has no location."""
+    """Return a table. A transactional table is returned without its location."""
     name = read_database(args.dbname)
     found = described_table(endpoint, client, name, args.tbl_name or "", None)
     if not isinstance(found, StoredTable):
@@ -101,7 +102,7 @@ def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @from_memory("get_table")
 def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return a table from memory."""
+    """Return a table from memory, or None if it is not in memory."""
     name = read_database(args.dbname)
     cluster = client.cluster(name)
     kept = endpoint.kept_table(name, args.tbl_name or "", None, cluster)
@@ -110,7 +111,10 @@ def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
 
 @call("get_table_req")
 def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table as of the request's write id list. Without a list a transactional table has no location."""
+    """Return a table as of the request's write id list.
+
+    Without such a list, a transactional table is returned without its location.
+    """
     request = args.req
     name = read_database(request.dbName, request.catName)
     found = described_table(endpoint, client, name, request.tblName or "", list_of(request.validWriteIdList))
@@ -126,7 +130,7 @@ def _wrapped(table: bytes) -> bytes:
 
 @from_memory("get_table_req")
 def recall_table_req(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return a table from memory, if its entry has an equivalent list."""
+    """Return a table from memory, or None if memory does not have it for an equivalent write id list."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     ids = list_of(request.validWriteIdList)
@@ -150,9 +154,9 @@ def _tables(
     *,
     reads_transactional: bool = False,
 ) -> list[Any]:
-    """Return the named tables, or the tables that match a pattern, even if one of them is transactional.
+    """Return the named tables, or the tables that match a pattern, including transactional tables.
 
-    A transactional table has no location for a client that would read its directories as plain files.
+    If the client would read the directories of a transactional table as plain files, the location is removed.
     """
     cluster = client.cluster(name)
     if pattern is not None:
@@ -208,7 +212,7 @@ _TYPES_WITHOUT_TABLES = ("INDEX_TABLE", "MATERIALIZED_VIEW")
 
 
 def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, type: str | None = None) -> list[str]:
-    """Return the sorted names of tables, views and links. As in Hive, an unknown database has none."""
+    """Return the sorted names of tables, views and links. As in Hive, the list for an unknown database is empty."""
     try:
         if type is None:
             links = [each.name.in_database for each in endpoint.services.links.show(name.name, pattern)]
@@ -230,7 +234,7 @@ def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, typ
 
 
 def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, managed: bool) -> list[str]:
-    """Return the names of tables that a client sees as managed, or as external."""
+    """Return the names of the tables that a client sees as managed tables, or else as external tables."""
     catalog = endpoint.catalog
     external = catalog.list_tables(name.name, pattern, TableType.EXTERNAL_TABLE)
     translated = {
@@ -245,10 +249,10 @@ def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, man
 
 @call("get_all_tables")
 def get_all_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
-    """Return the names of all tables, views and links of a database. Tables that links protect from a drop come first.
+    """Return the names of all tables, views and links of a database. Tables that other namespaces link come first.
 
-    Clients of Hive drop a database with its tables (CASCADE) in this order, one call for each table. So the refusal
-    comes before the first drop.
+    Clients of Hive drop a database with its tables (CASCADE) in this order, by one call for each table. A table with a
+    link cannot be dropped. So the refusal comes before the first drop.
     """
     name = read_database(args.db_name)
     linked = endpoint.services.links.sources(name.name)
@@ -359,7 +363,7 @@ def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) ->
 
 
 def _read(text: str) -> tuple[Callable[[Texts], bool | None], list[str]]:
-    """Return the function that decides a filter, and the keys whose values are its arguments."""
+    """Return the function that decides a filter, and the keys whose values the function needs."""
     if not text.strip():
         raise ttypes.InvalidOperationException("The filter of tables is empty")
     keys: dict[str, Key] = {}

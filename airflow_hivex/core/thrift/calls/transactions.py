@@ -95,7 +95,7 @@ def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @together("commit_txn")
 def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Commit the transactions of several clients, except transactions that must wait."""
+    """Commit the transactions of several clients. A transaction that must wait is left to :func:`commit_txn`."""
     ids = [None if args.rqst.replPolicy else args.rqst.txnid for _, args in asked]
     committed = endpoint.services.transactions.commit_together([each for each in ids if each is not None])
     return [None if each in committed else ALONE for each in ids]
@@ -111,14 +111,14 @@ def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("abort_txns")
 def abort_txns(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Abort the given transactions that are open."""
+    """Abort all given transactions that are open."""
     ids = args.rqst.txn_ids or []
     endpoint.services.transactions.abort_many(ids, "ABORT TRANSACTIONS", AbortReason.ABORT_QUERY)
 
 
 @call("heartbeat")
 def heartbeat(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Record that the owner of a transaction, of a lock, or of both is alive."""
+    """Record that the owner of a transaction or lock, or of both, is alive."""
     ids = args.ids
     if not ids.txnid and not ids.lockid:
         # Hive does nothing, either.
@@ -138,13 +138,13 @@ def heartbeat_txn_range(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("get_open_txns")
 def get_open_txns(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return the transactions that are now open or aborted."""
+    """Return the ids of the transactions that are now open or aborted."""
     return _open(endpoint.services.transactions.valid_txns())
 
 
 @call("get_open_txns_req")
 def get_open_txns_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the open and aborted transactions, except transactions of some types."""
+    """Return the ids of the open and aborted transactions, except transactions of the given types."""
     found = endpoint.services.transactions.valid_txns()
     excluded = {_TYPES.get(each) for each in args.getOpenTxnsRequest.excludeTxnTypes or ()}
     if excluded:
@@ -201,7 +201,7 @@ def allocate_table_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_valid_write_ids")
 def get_valid_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the write id lists of tables in a snapshot, by default the current one."""
+    """Return the write id lists of tables in the request's snapshot, or else in the current snapshot."""
     request = args.rqst
     transactions = endpoint.services.transactions
     if request.validTxnList:
@@ -240,7 +240,7 @@ def _names(request: Any) -> list[str]:
 
 @call("get_max_allocated_table_write_id")
 def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the highest allocated write id of a table, or 0 if it has none."""
+    """Return the highest allocated write id of a table, or 0 if the table does not have a write id."""
     request = args.rqst
     name = f"{read_database(request.dbName).name}.{request.tableName}"
     transactions = endpoint.services.transactions
@@ -250,7 +250,7 @@ def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: 
 
 @call("seed_write_id")
 def seed_write_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Continue the write ids of a table after a number."""
+    """Set the next write id of a table to the request's number plus 1."""
     request = args.rqst
     name = read_database(request.dbName)
     endpoint.services.transactions.seed_write_ids(name.name, request.tableName, request.seedWriteId + 1)
@@ -258,7 +258,7 @@ def seed_write_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("seed_txn_id")
 def seed_txn_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Continue transaction ids after a number."""
+    """Set the next transaction id to the request's number plus 1."""
     endpoint.services.transactions.seed_txn_ids(args.rqst.seedTxnId + 1)
 
 
@@ -282,9 +282,9 @@ _LOCK_STATES = {LockState.ACQUIRED: 1, LockState.WAITING: 2, LockState.ABORT: 3,
 
 @call("lock")
 def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` repeats the check.
+    """Request locks without waiting. After the answer WAITING, the client calls ``check_lock``.
 
-    A lock belongs to a name, since a client of Iceberg locks the name of a table before it creates the table.
+    The locked table need not exist, since a client of Iceberg locks a table before it creates the table.
     """
     request = args.rqst
     response = endpoint.services.locks.acquire(
@@ -299,7 +299,7 @@ def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @together("lock")
 def lock_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Request locks of transactions for several clients, and grant the locks without a conflict."""
+    """Request locks of transactions for several clients, and grant the requests that have no conflict."""
     locks = endpoint.services.locks
     # A lock without a transaction lasts if its answer is lost, so it must not be requested twice.
     is_plain = [bool(args.rqst.txnid) and not args.rqst.exclusiveCTAS for _, args in asked]
@@ -350,13 +350,13 @@ def _response(found: LockResponse) -> Any:
 
 @call("check_lock")
 def check_lock(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Repeat the check of waiting locks."""
+    """Check waiting locks again, and return their state."""
     return _response(endpoint.services.locks.check(args.rqst.lockid))
 
 
 @call("unlock")
 def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Release locks that belong to no transaction, or still wait. As in Hive, other locks are ignored."""
+    """Release the locks of a request that has no transaction, or that still waits. A removed request is ignored."""
     if args.rqst.lockid < 1:
         return
     endpoint.services.locks.unlock(args.rqst.lockid)
