@@ -100,7 +100,7 @@ class Session:
 
     @property
     def cluster(self) -> str | None:
-        """Return the cluster that USE CLUSTER has pinned, or None without a pin."""
+        """Return the cluster that USE CLUSTER has pinned, or None if no cluster is pinned."""
         return self._state.cluster
 
     @property

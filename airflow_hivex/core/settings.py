@@ -82,7 +82,7 @@ def without_effect(name: str) -> Ignored | None:
 
 
 class Settings(Mapping[str, Any]):
-    """An immutable mapping from any name of each parameter to its value.
+    """An immutable mapping from parameter to value. Each parameter is found by any of its names.
 
     Texts have the forms of Hive: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``. A value is in the declared
     unit of its parameter; a list is a tuple of texts. Iteration returns the first name of every parameter. A parameter

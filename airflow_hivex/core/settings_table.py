@@ -1,4 +1,4 @@
-"""The table of all hive.* parameters. The services that read a parameter have its effect.
+"""The table of all hive.* parameters. The effect of a parameter is in the services that read it.
 
 Source: Hive's HiveConf and MetastoreConf. docs/reference/settings.md is written from this table.
 """

@@ -70,16 +70,16 @@ class TransactionBatch:
         """Commit rows in the batch's next transaction.
 
         Args:
-            rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
-                column names to values, all with the same names; missing columns become NULL; or, in a session with a
-                :meth:`Session.warehouse`, a DataFrame with the table's columns.
+            rows: sequences of values in the order of the table's columns, its partition columns last. Or mappings from
+                column names to values, all with the same names; missing columns become NULL. Or a DataFrame with the
+                table's columns, in a session with a :meth:`Session.warehouse`.
             batch_id: the number of these rows in a batch with an ``app_id``; it must rise with each write. If the
                 application has committed this number or a higher one to the table, the rows are skipped, and
                 ``rows_written`` is 0.
 
         Raises:
-            InvalidOperationError: no transaction is left, or the batch was closed; or the session has an open
-                transaction of its own, which must end first.
+            InvalidOperationError: no transaction is left, the batch was closed, or the session has an open transaction
+                of its own, which must end first.
             InvalidParametersError: a value has no literal in SQL, or rows have different columns.
             NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the rows do not have the table's columns.
             TransactionAbortedError: the transaction was aborted meanwhile, for example after its time-out.

@@ -39,7 +39,7 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Run a statement, which may read ``frames``, and return its result. If ``batch_key`` is repeated, skip it."""
+        """Run a statement, which may read ``frames``, and return its result. Skip it if ``batch_key`` is repeated."""
 
 
 class Warehouse:
@@ -136,9 +136,9 @@ class Warehouse:
     ) -> Merge:
         """Return a MERGE of a DataFrame into ``table`` or ``database.table``; methods of :class:`Merge` add clauses.
 
-        ``on`` is a condition in SQL, ``"source.id = target.id"``, or a list of columns that are equal. ``parameters``
-        are the values of markers in the condition and in the clauses. :meth:`Merge.execute` runs the MERGE. With
-        ``app_id`` and ``batch_id`` a repeated MERGE is skipped, as in :meth:`write`.
+        ``on`` is a condition in SQL, such as ``"source.id = target.id"``, or a list of columns that are equal.
+        ``parameters`` are the values of markers in the condition and in the clauses. :meth:`Merge.execute` runs the
+        MERGE. With ``app_id`` and ``batch_id`` a repeated MERGE is skipped, as in :meth:`write`.
 
         Raises:
             StatementSyntaxError: ``into`` is not a name, or ``on`` is not a condition.
@@ -182,10 +182,10 @@ class Warehouse:
 
         The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Numbers rise, with
         gaps, even if the table is replaced. The function is called until the stream has reached the current version.
-        The metastore keeps the position of the stream. If the function fails, or its process is killed, the next call
-        has the same rows and number. So a function that writes with ``app_id`` and ``batch_id`` writes each change
-        once. Only one process at a time may process a stream. ``since`` is the version after which a new stream begins;
-        by default its first batch has all rows.
+        The metastore keeps the position of the stream. If the function fails, or its process is killed, the function is
+        called with the same rows and number again. So a function that writes with ``app_id`` and ``batch_id`` writes
+        each change once. Only one process at a time may process a stream. ``since`` is the version after which a new
+        stream begins; by default its first batch has all rows.
 
         Raises:
             VersionExpiredError: the position of the stream is older than the retention of the table.
@@ -230,19 +230,21 @@ class Warehouse:
         Args:
             rows: the DataFrame.
             name: ``table`` or ``database.table``.
-            mode: ``append``; ``overwrite``, which replaces the whole table, or each partition to which the rows belong;
-                ``replace_where``, which replaces the rows that satisfy ``where``; or, to create a table, ``error`` or
-                ``ignore``: if the table exists, ``error`` raises an error, and ``ignore`` writes nothing.
+            mode: ``append`` adds the rows. ``overwrite`` replaces the whole table or, in a partitioned table, each
+                partition to which the rows belong. ``replace_where`` replaces the rows that satisfy ``where``.
+                ``error`` and ``ignore`` create a table; if it exists, ``error`` raises an error, and ``ignore`` writes
+                nothing.
             partition: values of leading partition columns; the DataFrame does not have these columns.
             create: create a missing table with the columns of the DataFrame, as ``error`` and ``ignore`` do. The table
                 and its rows appear in one commit.
             partitioned_by: the columns of the DataFrame that are the partition keys of a new table.
             clustered_by: the columns that decide the bucket of a row of a new table.
             buckets: the number of buckets of a new table.
-            format: the format of a new table, as in ``USING``. By default the table is full ACID, else insert-only.
+            format: the format of a new table, as in ``USING``. With a format the table is insert-only, without it full
+                ACID.
             properties: the table properties of a new table.
-            merge_schema: add columns and fields of structs that only the DataFrame has to the end of the table, in the
-                same commit. Columns that only the table has get their default value or NULL.
+            merge_schema: if the DataFrame has additional columns or fields of structs, add them to the end of the table
+                in the same commit. Columns that only the table has get their default value or NULL.
             where: a condition in SQL on columns of the table; all rows of the DataFrame must satisfy it, too.
             app_id: the application that writes batches.
             batch_id: the number of the batch, which rises with each write.

@@ -206,7 +206,7 @@ class CachedMetadata(ObjectStore):
         return result
 
     def keep_written(self, txn_id: int) -> None:
-        """Renew the tables that a transaction, which has just committed, has changed in this process."""
+        """Renew the cached tables that a transaction has changed in this process. Call it after the commit."""
         self.renew(self._written.take(txn_id))
 
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:

@@ -36,7 +36,7 @@ _LONGEST_WAIT_S = 0.5
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
-"""The longest time between the registration of a follower and the commit of a writer that has not seen it."""
+"""The longest time until the commit of a writer that has not seen the registration of a follower."""
 _LONGEST_STEP_S = 5.0
 """The longest time that a fork waits for a step of a follower."""
 # A fork while this thread has a transaction of SQLite open copies its lock, but not the thread that releases it: the

@@ -20,7 +20,7 @@ V = TypeVar("V")
 _MOST_PREDICATES = 16
 """The largest number of predicates of a table whose contents are kept."""
 _LONGEST_STEP = 10_000
-"""The largest number of write ids that a commit may add to the tag of a part. After a larger step it has no tag."""
+"""The largest number of write ids that a commit may add to the tag of a part. For more, the part loses its tag."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
 """A predicate on partition keys (None: the whole table), with the clusters whose copies are wanted."""

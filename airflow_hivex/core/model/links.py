@@ -90,7 +90,7 @@ class Link:
 
     @property
     def retention_days(self) -> int | None:
-        """Return the number of days that a partition stays in the link, or None without a limit."""
+        """Return the number of days that a partition stays in the link, or None if there is no limit."""
         return retention_days(self.properties)
 
     def shows(self, partition_id: int) -> bool:
@@ -152,5 +152,5 @@ def normalised_properties(name: LinkName, properties: Mapping[str, str]) -> dict
 
 
 def retention_days(properties: Mapping[str, str]) -> int | None:
-    """Return the number of days of RETENTION, or None without this property."""
+    """Return the number of days in the property RETENTION, or None if the property is not set."""
     return int(properties[RETENTION]) if RETENTION in properties else None

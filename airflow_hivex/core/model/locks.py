@@ -65,7 +65,7 @@ class DataOperation(enum.Enum):
 
     @property
     def writes(self) -> bool:
-        """Return whether data of a transactional table is written."""
+        """Return whether the operation writes data of a transactional table."""
         return self in (DataOperation.INSERT, DataOperation.UPDATE, DataOperation.DELETE)
 
 
@@ -141,7 +141,7 @@ class LockComponent:
 
 
 def shown_resource(resource: str) -> str:
-    """Return a stored resource in the form of messages: ``database.table partition``, or fewer of these parts."""
+    """Return a stored resource as messages show it: ``database.table partition``, or fewer of these parts."""
     parts = resource.split("/", 2)
     return " ".join([".".join(parts[:2]), *parts[2:]])
 

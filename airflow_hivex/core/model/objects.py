@@ -1,7 +1,7 @@
 """The objects of the catalog: databases, tables, partitions and the locations of their copies.
 
-The shapes follow Hive's Thrift structures, so that they can be mapped to them
-without loss; a location belongs to a cluster (Source: docs/reference/clusters.md, "Storage").
+The fields follow Hive's Thrift structures, so that objects can be converted to these structures without loss. A
+location belongs to a cluster (Source: docs/reference/clusters.md, "Storage").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
-"""The layout of files without metadata columns in a full ACID table, from before it was transactional."""
+"""The layout of files without metadata columns in a full ACID table: files from before it was transactional."""
 CLUSTER = "hivex.cluster"
 TEMPORARY_DATABASE = "hivex_temporary"
 """The database that stores the temporary tables of all sessions, under unique names."""
@@ -422,7 +422,7 @@ class Partition:
 
     ``location`` is relative to the file system root of every cluster that has the partition. The primary is the table's
     primary; ``secondaries`` belong to the partition. ``storage`` is the partition's own storage descriptor, or None if
-    the partition has the one of its table.
+    the partition uses the storage descriptor of its table.
     """
 
     database: str
@@ -492,7 +492,7 @@ def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
 
 
 def freeze(owner: Any, *names: str) -> None:
-    """Freeze fields of a frozen dataclass, from its ``__post_init__``. Lists become tuples."""
+    """Freeze the named fields of a dataclass, whose ``__post_init__`` calls this function. Lists become tuples."""
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, list):

@@ -66,8 +66,8 @@ class Scan:
     directories of a transactional table are Hive's bases and deltas. Parts may have different layouts, since
     directories keep the layout in which they were written. ``filter`` is set only if a directory has write ids that the
     snapshot must not see. ``deletes`` are the delete delta directories, whose rows name deleted rows of all parts. With
-    ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID. Row ids with write
-    ids up to ``partition_row_ids`` are unique only in their partition.
+    ``row_ids`` the metadata columns come first; ``row_id`` is the name of an additional last column with Hive's
+    ROW__ID. Row ids with write ids up to ``partition_row_ids`` are unique only in their partition.
     """
 
     view: str
@@ -120,10 +120,11 @@ class Write:
     does not name; they get NULL. ``defaults`` are values in Spark SQL for columns that are not given, ``not_null`` are
     columns that are never NULL; both have names in lower case. ``batch`` is the lowest and the highest write id of a
     streaming batch, whose transactions share a delta. ``compacted`` is set for a compaction: the lowest and the highest
-    write id that it covers, and its transaction. With ``is_external`` other programs read the files, so all values are
-    stored in the form that these expect. ``condition`` must be true for all inserted rows. ``texts`` are the columns of
-    the query that are constant texts, as ``Query.texts``; each text is cast to its column's type. With ``casts`` all
-    values are cast in this way, and invalid values become NULL, as with Spark's store assignment policy LEGACY.
+    write id that the compaction covers, and its transaction. With ``is_external`` other programs read the files, so all
+    values are stored in the form that these programs expect. ``condition`` must be true for all inserted rows.
+    ``texts`` are the columns of the query that are constant texts, as in ``Query.texts``. Each of these texts is cast
+    to its column's type. With ``casts`` all values are cast in this way, and invalid values become NULL, as with
+    Spark's store assignment policy LEGACY.
     """
 
     path: str
