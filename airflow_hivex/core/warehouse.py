@@ -182,10 +182,10 @@ class Warehouse:
 
         The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Numbers rise, with
         gaps, even if the table is replaced. The function is called until the stream has reached the current version.
-        The metastore keeps the position of the stream. If the function fails, or its process is killed, the function is
-        called with the same rows and number again. So a function that writes with ``app_id`` and ``batch_id`` writes
-        each change once. Only one process at a time may process a stream. ``since`` is the version after which a new
-        stream begins; by default its first batch has all rows.
+        The metastore keeps the position of the stream. If the function fails, or its process is killed, the next call
+        of this method begins with the same rows and number. So a function that writes with ``app_id`` and ``batch_id``
+        writes each change once. Only one process at a time may process a stream. ``since`` is the version after which a
+        new stream begins; by default its first batch has all rows.
 
         Raises:
             VersionExpiredError: the position of the stream is older than the retention of the table.
