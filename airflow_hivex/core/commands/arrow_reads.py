@@ -26,7 +26,7 @@ from airflow_hivex.core.parser.statements import Select
 Filter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
 """A condition in SQL, a pyarrow expression, or a list of tests such as ``[("year", "=", 2013)]``.
 
-All tests of the list must be true. In a list of such lists, the tests of one list must be true.
+All tests of a list must be true. In a list of such lists, this must hold for at least one of the inner lists.
 """
 
 _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}

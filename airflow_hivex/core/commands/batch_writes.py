@@ -76,7 +76,7 @@ def _check(context: StatementContext, table: Table) -> None:
 def insert_rows(
     context: StatementContext, name: TableName, rows: Sequence[Sequence[object] | Mapping[str, object]]
 ) -> Result:
-    """Insert rows of Python values, in the batch's transaction of the context.
+    """Insert rows of Python values in the transaction of a streaming batch that the context names.
 
     Raises:
         InvalidParametersError: rows have different columns, or Spark has no literal for a value.

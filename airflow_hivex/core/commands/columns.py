@@ -1,8 +1,8 @@
 """ALTER TABLE for columns: existing rows are not rewritten.
 
 Files keep the column names that were current when they were written. So a renamed column keeps its name in files. A new
-column never gets the file name of a dropped column: queries would return the dropped values again. In an external
-table, whose files other programs write, columns have the names and types of the statement, as in Hive.
+column never gets the name in files of a dropped column, since queries would then return the dropped values. In an
+external table, whose files other programs write, columns have the names and types of the statement, as in Hive.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def compact(context: StatementContext, statement: Compact) -> Result:
 
 
 def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
-    """OPTIMIZE of a table with partitions: request a compaction of each, and return one row for each partition."""
+    """OPTIMIZE of a partitioned table: request a compaction of each partition, and return one row for each."""
     responses = context.services.compactor.request_each(
         table.database, table.name, statement.type, pool=statement.pool, properties=statement.properties
     )
@@ -67,10 +67,10 @@ def _waited(context: StatementContext, statement: Compact, response: CompactionR
 
 
 def vacuum(context: StatementContext, statement: Vacuum) -> Result:
-    """VACUUM: delete the obsolete directories of a table, and return one row for each of these facts.
+    """VACUUM: delete the obsolete directories of a table. DRY RUN returns the same rows, and deletes no directory.
 
-    The facts are the outcome for each partition, the deleted directories, the directories that stay, and the
-    transactions that need the latter. DRY RUN returns the same rows, and deletes no directory.
+    The rows are the outcome for each partition, the deleted directories, the directories that stay, and the
+    transactions that still need them.
     """
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))

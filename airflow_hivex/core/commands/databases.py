@@ -49,7 +49,7 @@ _TOTALS = (
 
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
-    """CREATE DATABASE."""
+    """CREATE DATABASE: check and store the new database."""
     check_new_database(context, statement.name, statement.properties, statement.location)
     database = Database(
         name=statement.name,
@@ -206,7 +206,7 @@ def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
 
 
 def set_quota(context: StatementContext, statement: SetQuota) -> Result:
-    """ALTER DATABASE ... SET and UNSET QUOTA."""
+    """ALTER DATABASE ... SET and UNSET QUOTA: store or remove the quota of a namespace."""
     capacity = context.services.capacity
     if statement.size_bytes is None:
         capacity.drop_quota(statement.database, statement.cluster)

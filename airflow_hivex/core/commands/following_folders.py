@@ -1,6 +1,6 @@
 """Folders that follow the names of their tables.
 
-Hive's clients rely on the folder of a managed table having the table's name: Spark refuses to rename or create a table
+Hive's clients expect that the folder of a managed table has the table's name: Spark refuses to rename or create a table
 if the folder of the new name exists already. So a rename moves the folder, as a Hive Metastore does. Before the move,
 the new place is stored with the table, so that the folder is moved back if the process is killed before the commit.
 

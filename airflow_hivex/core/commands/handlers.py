@@ -1,4 +1,4 @@
-"""The table of the functions that run the statements."""
+"""The handlers: a dict from the type of a statement to the function that runs it."""
 
 from __future__ import annotations
 

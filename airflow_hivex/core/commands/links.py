@@ -128,7 +128,7 @@ def drop_link_partitions(context: StatementContext, statement: DropLinkPartition
 
 
 def set_link_properties(context: StatementContext, statement: SetLinkProperties) -> Result:
-    """ALTER LINK SET and UNSET LINKPROPERTIES."""
+    """ALTER LINK SET and UNSET LINKPROPERTIES: change the properties of a link."""
     link, _ = _link(context, "ALTER LINK", statement.link)
     has = {key.upper() for key in link.properties}
     missing = [key for key in statement.unset if key.upper() not in has]

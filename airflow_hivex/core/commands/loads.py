@@ -30,7 +30,7 @@ _NOT_OF_FORMAT = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER", "is not a
 
 
 def run_load(context: StatementContext, statement: LoadData) -> Result:
-    """Load the rows of the files, written as INSERT writes rows.
+    """LOAD DATA: write the rows of the files to the table, as INSERT does.
 
     The files have the columns of the table, followed by the partition columns that the statement does not name. Files
     below the root of the table's cluster are deleted after the commit. Other files stay, and so do files that have

@@ -308,7 +308,7 @@ def _directories(catalog: ObjectStore, table: Table, name: str, clause: Mapping[
 
 
 def partition_name_of(operation: str, table: Table, specification: Mapping[str, Literal]) -> str:
-    """Return the name of the one partition that a PARTITION clause with all keys names.
+    """Return the name of the partition that a PARTITION clause identifies. The clause has a value for each key.
 
     Raises:
         InvalidOperationError: the table has no partition keys.

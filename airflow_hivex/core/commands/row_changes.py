@@ -120,9 +120,9 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Return the result of ``run``, which gets the change of columns that ``evolved`` makes of the current table.
+    """Return the result of ``run``, called with the new columns that ``evolved`` finds for the table, or with None.
 
-    If another statement changes the columns meanwhile, both are called again.
+    If another statement changes the columns meanwhile, both functions are called again.
 
     Raises:
         InvalidOperationError: the statement adds columns in a transaction of several statements, or other statements
@@ -202,7 +202,7 @@ def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column])
 
 
 def _evolved_by(context: StatementContext, statement: ChangeRows) -> Evolved:
-    """Return a function that adds columns that only the source has to the table of a MERGE.
+    """Return a function that adds new columns to the table of a MERGE: columns that only the source has.
 
     ``SET *`` and ``INSERT *`` add all of these columns. Other clauses add only the columns that they copy or assign. A
     new column has the type that it has in the source.

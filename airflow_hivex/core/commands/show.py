@@ -151,7 +151,7 @@ def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:
 
 
 def describe_database(context: StatementContext, statement: DescribeDatabase) -> Result:
-    """DESCRIBE DATABASE."""
+    """DESCRIBE DATABASE: return the values of the database as rows (name, value). EXTENDED adds the properties."""
     database = context.services.catalog.get_database(statement.name)
     rows: list[tuple[object, ...]] = [
         ("Namespace Name", database.name),

@@ -51,7 +51,7 @@ _QUESTIONS = {
 
 
 def run_analyze(context: StatementContext, statement: Analyze) -> Result:
-    """ANALYZE TABLE: store the statistics, which DESCRIBE EXTENDED shows; return only the cluster.
+    """ANALYZE TABLE: compute and store statistics, which DESCRIBE EXTENDED shows.
 
     Raises:
         InvalidOperationError: the object is a view; or the statement names a partition of a table without partitions,
@@ -155,7 +155,7 @@ class _Analysis:
     cluster: Cluster
 
     def run(self, columns: Sequence[Column], *, whole: bool, noscan: bool) -> dict[str | None, Statistics]:
-        """Return a dict from partition to statistics; with ``whole``, key None is the table. At most one job runs."""
+        """Return a dict from partition to statistics; with ``whole``, None is the key of the table. At most one job."""
         table = self.bound.table
         sizes = self._sizes()
         found: dict[str | None, Statistics] = {}
@@ -197,7 +197,7 @@ class _Analysis:
         return sum(directory.rows for directory in partition.directories)
 
     def _sizes(self) -> dict[str | None, tuple[int, int]]:
-        """Return a dict from partition to the number of files and the number of bytes."""
+        """Return a dict from partition to a pair (number of files, number of bytes)."""
         if self.bound.table.is_transactional:
             return {
                 partition.name: (

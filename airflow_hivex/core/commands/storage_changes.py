@@ -23,7 +23,9 @@ from airflow_hivex.core.parser.statements import SetFormat, SetLocation, SetSerd
 
 
 def set_location(context: StatementContext, statement: SetLocation) -> Result:
-    """ALTER TABLE SET LOCATION: no file is moved. As in Hive, partitions stay where they are.
+    """ALTER TABLE SET LOCATION: change the location of a table or partition, without moving files.
+
+    As in Hive, the partitions of the table keep their locations.
 
     Raises:
         InvalidOperationError: the table is managed.

@@ -48,7 +48,7 @@ _COMMENT = "comment"
 """The property with the comment of a table, as in Hive and Spark."""
 _MOST_AT_ONCE = 100
 _KEPT_MS = 10 * 86_400_000
-"""The time for which the row of a dropped table stays. Meanwhile the process of the DROP can delete the files."""
+"""The milliseconds for which a dropped table's record stays. Meanwhile the process of the DROP can delete the files."""
 
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
@@ -131,7 +131,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
 
 
 def set_table_properties(context: StatementContext, statement: SetTableProperties) -> Result:
-    """ALTER TABLE SET and UNSET TBLPROPERTIES."""
+    """ALTER TABLE SET and UNSET TBLPROPERTIES: change the properties of a table, or convert the table."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)

@@ -1,7 +1,8 @@
 """Temporary tables: tables of one session, stored under generated names in one common database.
 
-``SessionState.qualify`` returns the stored name, so that statements bind, route, lock and write them as other tables.
-They are dropped when their session is closed. If the session ends otherwise, the housekeeper drops them.
+``SessionState.qualify`` returns the stored name, so that statements bind, route, lock and write temporary tables like
+other tables. A temporary table is dropped when its session is closed. If the session ends otherwise, the housekeeper
+drops the table.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ _REPORTS_IN_TIME_OUT = 10
 def create_temporary(
     context: StatementContext, statement: S, create: Callable[[StatementContext, S], Result]
 ) -> Result:
-    """Create the table of CREATE TEMPORARY TABLE by ``create``, under a generated stored name.
+    """CREATE TEMPORARY TABLE: call ``create`` with a generated stored name.
 
-    Its primary cluster is chosen as for other tables of the current database: the pinned cluster, the cluster that runs
-    its query, or the cluster of new tables of the database.
+    The primary cluster is chosen as for other tables of the current database: the pinned cluster, the cluster that runs
+    the query of the statement, or the cluster of new tables of the database.
 
     Raises:
         AlreadyExistsError: the session has a temporary table or view of that name.

@@ -274,7 +274,7 @@ def _milliseconds(time: datetime) -> str:
 
 
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
-    """SHOW LOCKS: return the acquired locks, then the other ones, both sorted by strictness.
+    """SHOW LOCKS: return the acquired locks, then the requested locks, each group sorted by strictness.
 
     The locks of a table include the locks on its partitions. EXTENDED returns the same columns, as under Hive's
     DbTxnManager.

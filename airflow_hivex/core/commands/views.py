@@ -50,7 +50,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         AlreadyExistsError: a table or view of that name exists.
         InvalidObjectError: the query's columns do not match the named columns, or two columns have the same name; or
             the query reads the view itself or objects of the session.
-        ForeignNameError: the namespace of the view is closed, and the query names a table of another one.
+        ForeignNameError: the namespace of the view is closed, and the query names a table of another namespace.
     """
     database, name = context.session.qualify(statement.view)
     full_name = f"{database}.{name}"

@@ -45,7 +45,7 @@ _DEEPEST_VIEW = 100
 class BoundStatement(Generic[S]):
     """A statement that names only tables, and the snapshot in which the tables were found.
 
-    In ``statement`` queries replace the names of ``views`` and of changes, and columns of row ids replace ROW__ID.
+    In ``statement``, the names of ``views`` and of changes are replaced by queries, and ROW__ID by columns of row ids.
     Calls of permanent functions have full names. A temporary view is in ``views`` with an empty database name.
     ``names`` has the links.
     """
@@ -81,7 +81,7 @@ def bind(
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: an object does not exist.
         InvalidObjectError: views read each other in a cycle.
-        ForeignNameError: a view or function of a closed namespace reads or calls an object of another one.
+        ForeignNameError: a view or function of a closed namespace reads or calls an object of another namespace.
         InvalidOperationError: only another engine can read the table or view; ``hivex.allow.code.execution`` does not
             allow a function that runs arbitrary code; a table whose ROW__ID is read has no row ids, or several tables
             have them.
@@ -146,7 +146,7 @@ class _Views:
         """Yield the views of an expansion; temporary views have an empty database name.
 
         Raises:
-            ForeignNameError: a view of a closed namespace reads or calls an object of another one.
+            ForeignNameError: a view of a closed namespace reads or calls an object of another namespace.
         """
         for name, (tables, calls) in expansion.named.items():
             if self._context.session.objects.view(name) is not None:

@@ -71,7 +71,7 @@ def check_insert(statement: Insert, target: Table) -> InsertedRows:
     """Return the partition and the columns of the rows of an INSERT, after they were checked against the table.
 
     A partition key without a static value is dynamic, whether the PARTITION clause names it or not. If a column list
-    omits it, it is NULL.
+    omits a dynamic key, the value of the key is NULL.
     """
     if target.not_inserted:
         raise InvalidOperationError("INSERT", target.full_name, target.not_inserted)

@@ -96,7 +96,7 @@ def check_not_outrun(
 ) -> None:
     """Ensure that no other transaction has updated the statement's targets since its transaction began.
 
-    ``resources`` are pairs of a table id and a partition's name, or None for the whole table. The statement holds its
+    ``resources`` are pairs (table id, partition name); the name is None for a whole table. The statement holds its
     locks, so no other transaction can change the rows any more. Source: docs/reference/transactions.md.
 
     Raises:

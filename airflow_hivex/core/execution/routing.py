@@ -55,10 +55,10 @@ S = TypeVar("S", bound=RoutedStatement)
 class RoutedQuery(Generic[S]):
     """A bound and routed statement: the bound table of each reference, the targets of writes, and the route.
 
-    In ``statement`` queries replace the names of ``views``, and columns of row ids replace ROW__ID. A temporary view
-    has an empty database name. ``problems`` has the error of each cluster that cannot be used now. ``rows`` has the
-    partition and columns of the rows of each INSERT. ``as_of`` is the earlier moment that a query over lagging copies
-    reads.
+    In ``statement``, the names of ``views`` are replaced by queries, and ROW__ID by columns of row ids. A temporary
+    view has an empty database name. ``problems`` has the error of each cluster that cannot be used now. ``rows`` has
+    the partition and columns of the rows of each INSERT. ``as_of`` is the earlier moment that a query over lagging
+    copies reads.
     """
 
     statement: S

@@ -47,7 +47,7 @@ class _Kind(enum.Enum):
 
 
 def with_row_ids(statement: S, table_of: TableOf) -> S:
-    """Return the statement with each ROW__ID replaced by a column. ``row_id`` of the table's reference has its name.
+    """Return the statement with each ROW__ID replaced by a column. The table's reference has its name as ``row_id``.
 
     Raises:
         InvalidOperationError: several tables have a ROW__ID, or the table has no row ids.
@@ -170,7 +170,7 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """Return the place of the table whose row ids a use reads (or None), and its distance from the use in scopes."""
+    """Return the place of the table whose row ids a use reads (or None), and how many scopes further out it is."""
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
             return None, 0

@@ -1,4 +1,4 @@
-"""The transaction of a statement: one of its own, which always ends with it, or one that continues after it."""
+"""The transaction of a statement: its own one, which ends with the statement, or one that continues after it."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     """Withdraw writes of a transaction: they never become visible, and their files are deleted. Committed writes stay.
 
     Return the number of writes that are completely removed. With ``own`` the statement itself fails: its write may have
-    been withdrawn before, or a later session may continue it. The rows of files that could not be deleted stay for
-    :func:`delete_abandoned`.
+    been withdrawn before, or a later session may continue it. If the files of a write cannot be deleted, its record
+    stays for :func:`delete_abandoned`.
     """
     external = [write for write in writes if write.facts.token]
     settled = sum(external_writes.settle(services, write, own=own) for write in external)
