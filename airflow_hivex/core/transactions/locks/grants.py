@@ -1,7 +1,7 @@
-"""Grants of unblocked locks, which most locks are, in one round trip.
+"""The grant of locks that no other lock blocks, in one round trip. Most locks are granted in this way.
 
-All queries of a grant are sent together, so each has conditions as guards. If a guard fails, the database inserts no
-lock. A caller without locks then makes the request step by step, and learns the reason.
+All queries of a grant are sent together, so the INSERT of each lock has conditions, called guards. If a guard fails,
+the database inserts no lock. The caller then requests the locks step by step, and so gets the reason.
 """
 
 from __future__ import annotations
@@ -110,7 +110,11 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 class _Owner(Enum):
-    """The owner of granted locks: no transaction, an open one, or one that the same database transaction opens."""
+    """The kind of owner of granted locks.
+
+    An open transaction owns the locks, a new transaction of the same database transaction does, or they have no
+    transaction.
+    """
 
     NONE = auto()
     TXN = auto()
@@ -118,7 +122,10 @@ class _Owner(Enum):
 
 
 def _granting(level: LockLevel, owner: _Owner) -> Prepared:
-    """Return the INSERT of a lock, if its object exists, its transaction is open, and no lock might block it."""
+    """Return the INSERT of a lock, with its guards.
+
+    The guards are: the locked object exists, the transaction is open, and no earlier lock might block the lock.
+    """
     guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
     mild = [
         _AHEAD.c.strictness >= bindparam("mildest", type_=Integer),
@@ -150,7 +157,7 @@ _ALL_OR_NOTHING = Prepared(
 
 
 def _noting(txn_id: ColumnElement[int]) -> Prepared:
-    """Return the query that records that the owner of a request will write to a table or partition."""
+    """Return the INSERT that records, after a grant, that the owner will write to a table or partition."""
     return Prepared(
         insert(txn_components).from_select(
             ["txn_id", "table_id", "partition", "operation"],
@@ -171,7 +178,7 @@ _NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
-    """Return a query that returns a row if no lock might block a request at this level."""
+    """Return the query that has a row if no lock might block a lock of this level."""
     ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
     guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
     return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))
@@ -181,9 +188,9 @@ _CHECK = {level: _checking(level) for level in LockLevel}
 
 
 def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
-    """Return calls that check whether locks could be granted now. If so, each call after the first returns a row.
+    """Return calls that check whether locks could be granted now. If so, each answer after the first has a row.
 
-    Later requests wait for the end of the caller's database transaction.
+    The first call makes later requests wait for the end of the caller's database transaction.
     """
     if not components:
         return []
@@ -201,7 +208,7 @@ def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> l
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """The locks that a client requests, with or without a transaction."""
+    """The locks that a client requests together, with or without a transaction."""
 
     components: Sequence[LockComponent]
     txn_id: int | None
@@ -218,9 +225,9 @@ class LockRequest:
 def grant_at_once(
     exchange: Exchange, matrix: LockMatrix, requests: Sequence[LockRequest], now_ms: int
 ) -> list[LockResponse | None]:
-    """Grant the locks of each request and record its writes, or skip it; finish the exchange.
+    """Grant the locks of each request if possible, finish the exchange, and return the responses. One round trip.
 
-    The response is None if a request could not be granted, for any reason. One round trip.
+    The writes of a granted request are recorded. The response is None if a request was not granted, for any reason.
     """
     calls, first_of = [_TAKE_IDS(count=len(requests))], []
     for number, request in enumerate(requests, 1):
@@ -235,15 +242,15 @@ def grant_at_once(
 
 
 def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> list[Call]:
-    """Return calls that grant locks to a transaction that the same database transaction opens.
+    """Return the calls that grant locks to a new transaction, which the same database transaction opens.
 
-    If another lock might block one of them, they grant none. :func:`granted_to_new` reads their answers.
+    If another lock might block one of the locks, no lock is granted. :func:`granted_to_new` reads the answers.
     """
     return [_TAKE_IDS(count=1), *_granting_calls(matrix, request, _Owner.NEW_TXN, 0, now_ms)]
 
 
 def granted_to_new(request: LockRequest, answers: Sequence[Rows]) -> LockResponse | None:
-    """Return the response to a request of :func:`granting_to_new`, or None if its locks must still be requested."""
+    """Return the response to a request of :func:`granting_to_new`, or None if its locks were not granted."""
     return _response(answers[1 : 1 + len(request.components)])
 
 
@@ -254,7 +261,7 @@ def _response(granted: Sequence[Rows]) -> LockResponse | None:
 def _granting_calls(
     matrix: LockMatrix, request: LockRequest, owner: _Owner, before_last: int, now_ms: int
 ) -> list[Call]:
-    """Return the calls for one of several requests, the granting calls first."""
+    """Return the calls for one request. The calls that grant the locks come first, one for each component."""
     components = request.components
     of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [
@@ -296,5 +303,5 @@ def _granting_calls(
 
 
 def are_simple(components: Sequence[LockComponent]) -> bool:
-    """Return whether locks can be granted or checked together: they are few, and none is for a new table."""
+    """Return whether locks can be granted or checked in one round trip: they are few, and none is for a new table."""
     return len(components) <= _MOST_COMPONENTS and not any(component.is_new_table for component in components)

@@ -1,7 +1,8 @@
-"""The lock manager: requests in a first-come queue, granted as a whole. Source: docs/reference/locks.md.
+"""The lock manager. Requests wait in the order of their ids, and all locks of a request are granted together.
 
-A request takes the next id, and reads the acquired and waiting locks of smaller ids that meet its own locks. Ids become
-visible in their order, so no request with a smaller id can follow. Therefore a grant needs no lock on all requests.
+A request takes the next id. It then reads those acquired and waiting locks with lower ids that overlap its own locks.
+Ids become visible in their order, so a request with a lower id cannot appear later. Therefore a grant need not block
+all other requests. Source: docs/reference/locks.md.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ log = logging.getLogger(__name__)
 
 
 class LockManager:
-    """Locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
+    """The service for locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
 
-    The locks of a transaction last until it ends. Other locks need heartbeats, and end ``hive.txn.timeout`` after the
-    last heartbeat. ``monotonic`` is the clock of a waiting request.
+    The locks of a transaction are held until the transaction ends. Other locks need heartbeats, and end
+    ``hive.txn.timeout`` after the last heartbeat. ``monotonic`` is the clock of a waiting request.
     """
 
     def __init__(
@@ -94,27 +95,29 @@ class LockManager:
         may_be_missing: bool = False,
         waiting: Callable[[int], object] | None = None,
     ) -> LockResponse:
-        """Request all ``components`` at once, and by default wait until they are granted.
+        """Request locks on all ``components`` together, and by default wait until they are granted.
 
-        Also record the transaction's writes, by which its commit finds conflicts.
+        The transaction's writes are recorded, too. Its commit needs this record to find write conflicts.
 
         Args:
             components: the locks; locks of one transaction never block each other.
-            txn_id: the transaction that shall own the locks, or None.
-            user: the user of the request, shown to others who wait for the locks.
+            txn_id: the transaction that owns the locks, or None.
+            user: the user of the request, shown to clients that wait for the locks.
             host: the user's machine; by default this machine.
             agent_info: the work that needs the locks, such as a DAG run and task.
-            wait: whether to wait; without it the response may be WAITING, and the caller repeats :meth:`check`.
+            wait: whether to wait. If False, the response may be WAITING; the caller then repeats :meth:`check`.
             timeout: the most seconds to wait, by default as long as ``hive.lock.numretries`` and
                 ``hive.lock.sleep.between.retries`` allow (about 91 minutes).
-            zero_wait_read: if a SHARED_READ would have to wait, the response is NOT_ACQUIRED at once.
-            exclusive_ctas: as ``zero_wait_read`` for all locks of the request; the table need not exist yet.
-            may_be_missing: whether a lock on a name without an object is granted, as by Hive. The lock is then valid
-                for the object that gets the name.
+            zero_wait_read: whether the response is NOT_ACQUIRED at once if a SHARED_READ lock would have to wait.
+            exclusive_ctas: whether the response is NOT_ACQUIRED at once if any lock would have to wait. The table need
+                not exist yet.
+            may_be_missing: whether a lock on a name without an object can be granted, as in Hive. The lock is then
+                valid for an object that gets the name later.
             waiting: called with the id of the request if the request has to wait; :meth:`unlock` ends the wait.
 
         Raises:
-            LockTimeoutError: the time is up, and the request is withdrawn. The error names the blocking lock.
+            LockTimeoutError: the time limit is reached, and the request is withdrawn. The error names the blocking
+                lock.
             DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
             NoSuchDatabaseError, NoSuchTableError: the object does not exist.
@@ -164,10 +167,11 @@ class LockManager:
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction, with locks and write ids if no lock must wait; return whether it has them.
+        """Open a transaction, and return True if it has locks on all ``components``, and write ids.
 
-        ``begun`` is called with the transaction. If the result is False, call :meth:`acquire` and then allocate write
-        ids. It takes one round trip, or two if open transactions must be counted.
+        If a lock would have to wait, the transaction has no locks and no write ids: call :meth:`acquire`, and then
+        allocate write ids. ``begun`` is called with the transaction. One round trip, or two if open transactions must
+        be counted.
 
         Raises:
             TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -191,7 +195,7 @@ class LockManager:
         host: str | None = None,
         agent_info: str | None = None,
     ) -> LockRequest:
-        """Return a request of :meth:`acquire`, for :meth:`acquire_together`.
+        """Return a request for :meth:`acquire_together`, with the arguments of :meth:`acquire`. Nothing is locked.
 
         Raises:
             InvalidLockRequestError: there are no components, or a transaction's component has no operation.
@@ -205,9 +209,9 @@ class LockManager:
         )
 
     def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
-        """Grant each of several requests, in their order, if it is not blocked. One round trip.
+        """Grant the locks of those requests that are not blocked, and return the response to each. One round trip.
 
-        The response to a blocked request is None: the caller then calls :meth:`acquire`.
+        Requests are granted in their order. The response to a blocked request is None: call :meth:`acquire` for it.
         """
         simple = [request for request in requests if request.is_simple]
         responses = iter(self._grant_at_once(simple) if simple else ())
@@ -224,10 +228,10 @@ class LockManager:
         user: str = "",
         agent_info: str | None = None,
     ) -> int | None:
-        """Commit ``changes`` in one database transaction, if ``components`` could be granted at its end.
+        """Commit ``changes`` without waiting for locks, and return the id of the committed transaction.
 
-        Returns the id of the committed transaction. If a lock might block it, nothing is changed, and the result is
-        None: the caller then opens a transaction and calls :meth:`acquire`.
+        One database transaction makes the changes, and checks at its end whether locks on ``components`` could be
+        granted. If not, nothing is changed and the result is None: open a transaction and call :meth:`acquire`.
 
         Raises:
             StoreUnavailableError: nothing was applied. If the connection is lost, the outcome is looked up first.
@@ -240,19 +244,21 @@ class LockManager:
         )
 
     def check(self, lock_id: int) -> LockResponse:
-        """Check a waiting request again, with a heartbeat for it and its transaction.
+        """Check whether a waiting request can be granted now, and return the response.
+
+        The request and its transaction get a heartbeat.
 
         Raises:
-            NoSuchLockError: the request was removed; an aborted transaction has no locks.
+            NoSuchLockError: the request was removed, for example by an abort of its transaction.
         """
         if not is_id(lock_id):
             raise NoSuchLockError(lock_id)
         return self._store.write(lambda connection: self._check(connection, lock_id), name="check lock")
 
     def unlock(self, lock_id: int) -> None:
-        """Release the locks of a request that has no transaction, or that still waits.
+        """Release the locks of a request that has no transaction or still waits.
 
-        A request that was removed is ignored.
+        Nothing happens if the request was removed before.
 
         Raises:
             LockOfOpenTransactionError: the locks are held until their transaction ends.
@@ -288,9 +294,10 @@ class LockManager:
         txn_id: int | None = None,
         lock_id: int | None = None,
     ) -> list[LockInfo]:
-        """Return the locks of an object or owner, or all locks. Acquired locks come first, sorted by strictness and id.
+        """Return the locks of a database, table, partition, transaction or request, or all locks. One round trip.
 
-        One round trip. ``model.locks.show_row`` converts them to lines of SHOW LOCKS.
+        Acquired locks come first; locks are sorted by strictness and id. ``model.locks.show_row`` converts a lock to a
+        line of SHOW LOCKS.
         """
         query = select_locks()
         if database is not None:
@@ -309,7 +316,10 @@ class LockManager:
             return sorted(map(lock_from_row, connection.execute(query)), key=show_order)
 
     def drop_timed_out(self) -> list[int]:
-        """Remove locks that belong to no transaction and have no recent heartbeat; return the ids of their requests."""
+        """Remove timed-out locks that belong to no transaction, and return the ids of their requests.
+
+        Their last heartbeat is older than ``hive.txn.timeout``.
+        """
         oldest_ms = self._clock() - int(self._settings["hive.txn.timeout"]) * 1000
 
         is_late = (locks.c.txn_id == 0, locks.c.heartbeat_ms < oldest_ms)
@@ -438,7 +448,7 @@ class LockManager:
 
 
 class _NotGrantedError(Exception):
-    """A request would have to wait, but may not; it is rolled back."""
+    """Error: a request would have to wait, but must not wait. It is rolled back."""
 
     def __init__(self, response: LockResponse) -> None:
         super().__init__(response.message)

@@ -1,4 +1,7 @@
-"""The locks that block a request, found by an index and the matrix. The functions run in the caller's transaction."""
+"""The search for locks that block a request, with indexes and the lock matrix.
+
+The functions run in the caller's database transaction.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ BRANCHES = 20
 
 
 class Reach(enum.IntEnum):
-    """The place of an earlier lock, relative to a request: on its object or above, in its table, or in its database."""
+    """The place of another lock, relative to the object of a requested lock.
+
+    The other lock is on this object or on an object that contains it, or it is in this table or in this database.
+    """
 
     AT_OR_ABOVE = 1
     IN_TABLE = 2
@@ -35,11 +41,11 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """Return the first component that must wait, with its blocking lock, or None if all components can be granted.
+    """Return the first component that must wait, and the lock that blocks it, or None if all can be granted.
 
-    ``before`` is the id of a request that is already in the queue. A transaction does not wait for locks that it holds.
-    One round trip, or two if the request is blocked. The queries read only locks that meet the request and can block it
-    by their type.
+    If the request is already in the queue, ``before`` is its id. A transaction does not wait for its own locks. One
+    round trip, or two if the request is blocked. The queries read only locks that overlap the request and have a type
+    that can block it.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
     queries = [
@@ -80,9 +86,10 @@ def _conditions(
 
 
 def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
-    """Return the query of the locks that meet a condition.
+    """Return the query for the locks that satisfy a condition.
 
-    Locks of one request in a table that have the same type block equally. The query has one of them.
+    In a table or database, locks of one request with the same type and state block equally. The query returns one of
+    these locks for each table.
     """
     if reach is Reach.AT_OR_ABOVE:
         return select(locks).where(condition)
@@ -109,9 +116,10 @@ def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
 def conditions_ahead(
     matrix: LockMatrix, components: Iterable[LockComponent]
 ) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
-    """Yield conditions for the locks that overlap a component and, by their type, may block it.
+    """Yield conditions for the locks that overlap a component and have a type that may block it.
 
-    Each such lock satisfies at least one condition. A condition compares one indexed column with up to 1,000 names.
+    Each of these locks satisfies at least one condition. A condition compares one indexed column with up to 1,000
+    names.
     """
     names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
     for component in components:

@@ -1,4 +1,7 @@
-"""Checks of the objects of a request, and the writes of a request. The functions run in the caller's transaction."""
+"""Checks of the objects that a request locks, and the record of the writes of a request.
+
+The functions run in the caller's database transaction.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ _OPERATIONS = {
 
 
 def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> list[LockComponent]:
-    """Return the components of a request, each once. With a transaction each has an operation, which its commit uses.
+    """Return the distinct components of a request.
+
+    A component of a transaction must have an operation, which the transaction's commit uses.
 
     Raises:
         InvalidLockRequestError: the request has no components, or a transaction's component has no operation. Source:
@@ -56,10 +61,10 @@ def check_request(
     new_tables: bool,
     may_be_missing: bool = False,
 ) -> Mapping[tuple[str, str], int]:
-    """Return the transactional tables of a request, as a dict from database and name to id. One round trip.
+    """Return the transactional tables of a request, as a dict from (database, name) to id. One round trip.
 
-    The transaction stays open until the caller's database transaction ends. With ``may_be_missing`` names are locked
-    without a check of their objects; :func:`note_locks_of` records the writes of such a request later.
+    The transaction stays open until the caller's database transaction ends. With ``may_be_missing`` it is not checked
+    whether the objects exist. :func:`note_locks_of` records the writes to such an object when it is created.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or table does not exist, and ``may_be_missing`` is false.
@@ -87,7 +92,7 @@ def note_components(
     txn_id: int,
     transactional: Mapping[tuple[str, str], int],
 ) -> None:
-    """Store the transactional tables and partitions that a transaction will write. At most two round trips."""
+    """Record the transactional tables and partitions that a transaction will write. At most two round trips."""
     rows = [
         {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
         for name, partition, operation in writes_of_request(components)
@@ -105,10 +110,7 @@ def note_components(
 
 
 def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
-    """Record the writes of transactions that have locked, or wait for, the name of a new table.
-
-    One round trip.
-    """
+    """Record the writes of those transactions that have requested locks on the name of a new table. One round trip."""
     letters = {number.value: operation.value for number, operation in _OPERATIONS.items()}
     held = select(
         locks.c.txn_id,
@@ -127,9 +129,10 @@ def note_locks_of(connection: Connection, table_id: int, database: str, table: s
 def writes_of_request(
     components: Iterable[LockComponent],
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
-    """Return the writes of a request, each once: database and table, partition, and operation.
+    """Return the distinct writes of a request, as (database and table, partition, operation).
 
-    Writes to partitions that are not known yet become one write to the table, which is an update if one of them is.
+    All writes to unknown partitions of a table become one write to the table. Its operation is UPDATE unless all of
+    them are inserts.
     """
     noted: dict[tuple[tuple[str, str], str | None, Operation], None] = {}
     dynamic: dict[tuple[str, str], Operation] = {}

@@ -1,4 +1,7 @@
-"""The rows of locks: as values, their removal, and notifications. The functions run in the caller's transaction."""
+"""The rows of locks: their conversion to values, their removal, and notifications about removed locks.
+
+The functions run in the caller's database transaction.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.store.schema.base import partition_from_column
 
 CHANNEL = "hivex_locks"
-"""The PostgreSQL channel of released requests.
+"""The PostgreSQL channel on which released requests are announced.
 
-A text has their ids with commas; an empty text stands for any request.
+A notification has the ids of requests, separated by commas. An empty notification stands for any request.
 """
 
 # PostgreSQL takes payloads up to 8,000 bytes.
@@ -69,7 +72,7 @@ _FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 HELD_BY_TXNS = PreparedForIds(
     lambda ids: select(locks.c.txn_id, locks.c.lock_id, locks.c.state).where(locks.c.txn_id.in_(ids)).with_for_update()
 )
-"""The query of transactions' locks with requests and states. It locks the rows until the database transaction ends."""
+"""The query for the transaction id, request id and state of each lock of transactions. It also locks these rows."""
 _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
 
 
@@ -96,18 +99,18 @@ HAS_WAITING = select(locks.c.lock_id).where(_OF_TXN, _IS_WAITING).exists()
 
 
 def releasing_if_committed(txn_id: int) -> list[Call]:
-    """Return the calls that release the locks of a transaction, all of them acquired, if it has committed."""
+    """Return the calls that release the locks of a transaction if it has committed. It has no waiting locks."""
     return [_TELL_OF_TXN(txn_id=txn_id), _DELETE_OF_TXN(txn_id=txn_id)]
 
 
 def select_locks() -> Select[Any]:
-    """Return the query of all columns of locks; a lock of a transaction has the transaction's heartbeat."""
+    """Return the query for all columns of locks, with the last heartbeat of the lock or its transaction."""
     alive = select(txns.c.heartbeat_ms).where(txns.c.id == locks.c.txn_id).scalar_subquery()
     return select(locks, func.coalesce(alive, locks.c.heartbeat_ms).label("alive_ms"))
 
 
 def lock_from_row(row: Row[Any]) -> LockInfo:
-    """Return the lock of a row of :func:`select_locks`, or of the table."""
+    """Return the lock that is stored in a row of :func:`select_locks`, or in a row of ``locks``."""
     blocked_by = None
     if row.blocked_by_lock_id is not None:
         blocked_by = (row.blocked_by_lock_id, row.blocked_by_internal_id)
@@ -128,16 +131,16 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
 
 
 def component_from_row(row: Row[Any]) -> LockComponent:
-    """Return the lock of a row, without its state."""
+    """Return the component of a lock's row: the locked object and the type of the lock."""
     partition = partition_from_column(row.partition)
     return LockComponent(row.database, row.table or None, partition, LockType(row.type))
 
 
 def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:
-    """Delete the locks that meet the conditions, and return the ids of their requests.
+    """Delete the locks that satisfy the conditions, and return the ids of their requests.
 
-    The commit of the caller's transaction notifies the waiting requests. One round trip, and one more on PostgreSQL if
-    a lock was deleted.
+    The commit of the caller's database transaction notifies waiting requests. One round trip, and one more on
+    PostgreSQL if a lock was deleted.
     """
     rows = connection.execute(delete(locks).where(*conditions).returning(locks.c.lock_id, locks.c.state)).all()
     deleted = frozenset(row.lock_id for row in rows)
@@ -147,7 +150,7 @@ def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozens
 
 
 def releasing(held: Rows) -> list[Call]:
-    """Return the calls that release the rows of :data:`HELD_BY_TXNS`."""
+    """Return the calls that delete the locks in the rows of :data:`HELD_BY_TXNS`, and notify waiting requests."""
     txn_ids = list(dict.fromkeys(txn_id for txn_id, _, _ in held))
     lock_ids = list(dict.fromkeys(lock_id for _, lock_id, _ in held))
     waiting = {lock_id for _, lock_id, state in held if state == LockState.WAITING.value}
@@ -160,7 +163,10 @@ def releasing(held: Rows) -> list[Call]:
 
 
 def unlocking(lock_id: int) -> tuple[Call, ...]:
-    """Return the calls that read the owner and state of a request's locks, and delete locks without a transaction."""
+    """Return the calls that delete a request's locks if the request has no transaction or still waits.
+
+    The answer to the first call has the transaction and state of each lock before.
+    """
     return (
         _FIND_REQUEST(lock_id=lock_id),
         _TELL_FREED(lock_id=lock_id, payload=str(lock_id)),

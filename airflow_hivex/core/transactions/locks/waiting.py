@@ -1,4 +1,4 @@
-"""The wait for locks: pauses, notifications of released locks, and circles of waiting transactions.
+"""The wait for locks: pauses, notifications of released locks, and deadlocks.
 
 Source: docs/reference/locks.md, "Queue".
 """
@@ -51,7 +51,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A request in the queue. ``wanted`` names its locks in messages."""
+    """A request that waits for its locks. ``wanted`` names the locks in messages."""
 
     lock_id: int
     txn_id: int | None
@@ -59,7 +59,7 @@ class WaitingRequest:
 
 
 class LockWaiter:
-    """Waits until requests are granted. ``monotonic`` is its clock."""
+    """The service that waits until a request is granted. ``monotonic`` is its clock."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class LockWaiter:
         """
 
     def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
-        """Wait until a request is granted, or until its transaction ends. ``check`` repeats the check of the request.
+        """Wait until a request is granted, and return the response. ``check`` checks the request again.
 
         Raises:
-            LockTimeoutError: the time is up.
+            LockTimeoutError: the time limit is reached.
             DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
             TransactionAbortedError, NoSuchLockError: the transaction, or the request, has ended.
         """
@@ -135,7 +135,7 @@ class LockWaiter:
             raise
 
     def break_deadlock(self, txn_id: int | None) -> bool:
-        """Abort the youngest transaction of a circle of waiting transactions; return whether there was a circle.
+        """Return whether the transaction is in a circle of waiting transactions, and abort the youngest one of them.
 
         Raises:
             DeadlockError: ``txn_id`` was the youngest transaction, and is aborted.
@@ -156,7 +156,7 @@ class LockWaiter:
         return True
 
     def patience_s(self) -> float:
-        """Return the seconds that a request waits by default, by ``hive.lock.numretries`` and the pauses."""
+        """Return the seconds that a request waits by default, computed from ``hive.lock.numretries`` and the pauses."""
         left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
         pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
         while left and pause_s < longest_s:
@@ -176,10 +176,10 @@ class LockWaiter:
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
-        """Return whether a lock still exists, so that current listeners will be notified of its end.
+        """Return whether a lock still exists. If so, its end will be announced to listeners.
 
-        The owner may be deleting the lock without having seen the waiting request. Then this method waits for the row,
-        and finds it deleted.
+        The owner may be deleting the lock without having seen the waiting request. Then this method waits for the
+        owner's commit, and returns False.
         """
         query = (
             select(locks.c.lock_id)
@@ -191,7 +191,7 @@ class LockWaiter:
         return self._store.write(lambda connection: connection.execute(query).one_or_none() is not None)
 
     def _rest(self, listener: Listener, request: WaitingRequest, blocker: LockInfo, pause_s: float) -> None:
-        """Wait until the blocker or the request itself is removed, at most ``pause_s``."""
+        """Wait until the blocking lock or the request itself is removed, but at most ``pause_s`` seconds."""
         interesting = {blocker.lock_id, request.lock_id}
         end = self._monotonic() + pause_s
         while (left_s := end - self._monotonic()) > 0:
@@ -231,11 +231,11 @@ _WAITS_ITSELF = (
 
 
 def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tuple[int, ...]:
-    """Return a shortest circle of waiting transactions that contains a transaction, or an empty tuple.
+    """Return a shortest circle of transactions that wait for each other, or an empty tuple. It contains ``txn_id``.
 
-    A request waits for each earlier lock, acquired or waiting, that conflicts with its type, unless its transaction
-    holds a lock that allows as much. One round trip if no later request waits. Otherwise there are two more for each
-    step away from the transaction, which read only locks of the transactions on the way.
+    A request waits for each earlier lock, acquired or waiting, whose type conflicts with its own. It does not wait if
+    its transaction holds a lock that allows as much. One round trip if no later request waits. Otherwise each step of
+    the search takes two more round trips, which read only locks of the transactions that the search has reached.
     """
     own = select(locks.c.lock_id).where(locks.c.txn_id == txn_id).order_by(locks.c.lock_id).limit(1).scalar_subquery()
     behind = select(_OTHERS.c.lock_id).where(
@@ -250,7 +250,7 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
 
 
 def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[int]) -> Mapping[int, set[int]]:
-    """Return for each of some transactions the waiting transactions for which it waits. Two round trips."""
+    """Return a dict from transaction id to the waiting transactions for which it waits. Two round trips."""
     queue = _Queue(connection, txn_ids)
     queries = [
         select(
@@ -284,7 +284,7 @@ def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[in
 
 
 class _Waiting(NamedTuple):
-    """A component of a waiting request; one component stands for all partitions of a table."""
+    """A component of a waiting request. One component stands for all partitions of a table."""
 
     txn_id: int
     lock_id: int
@@ -322,7 +322,7 @@ class _Queue:
             self._in_database[component.database].add(each)
 
     def that_meet(self, reach: Reach, ahead: LockComponent) -> Iterable[_Waiting]:
-        """Return the waiting requests for the object of a lock, for objects in it, or for its table or database."""
+        """Return the waiting requests that overlap a lock, which was found with ``reach``."""
         if reach is Reach.IN_TABLE:
             return self._at[ahead.database, ahead.table, None]
         if reach is Reach.IN_DATABASE:
