@@ -63,7 +63,7 @@ def _is_known(predicate: Predicate) -> bool:
 
 
 def read_partition_condition(cursor: Cursor) -> Predicate:
-    """Return the condition after WHERE, whose word is read.
+    """Return the condition in SHOW PARTITIONS. The cursor is after the word WHERE.
 
     Raises:
         StatementSyntaxError: the text is not SQL.
@@ -98,7 +98,7 @@ def _end_of_condition(cursor: Cursor) -> int:
 
 
 def _parsed(cursor: Cursor, condition: Sequence[Token]) -> exp.Expr:
-    """Return the tree of the condition after WHERE. sqlglot parses it as part of a query."""
+    """Return sqlglot's tree of the condition. ``condition`` begins with the word WHERE."""
     # The words SHOW PARTITIONS become the beginning of the query, so that all other words keep their places.
     show, partitions = cursor.tokens[:2]
     query = [show._replace(text="SELECT"), partitions._replace(text="1", kind=Kind.NUMBER), *condition]

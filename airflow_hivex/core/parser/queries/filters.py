@@ -1,4 +1,4 @@
-"""The conversion of conditions of a query to predicates, if their meaning is certain."""
+"""The conversion of a query's conditions to predicates, if the meaning of a condition is certain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from airflow_hivex.core.parser.queries.functions import called_function, says_on
 from airflow_hivex.core.parser.statements import Literal
 
 FindColumn: TypeAlias = Callable[[exp.Column], ColumnReference | None]
-"""A function that returns a column that may belong to the table, or None for another column or a field of a struct."""
+"""A function that returns a reference to a column of the table. It returns None for other columns and struct fields."""
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -74,9 +74,10 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Return whether the predicate is certainly not true for NULLs that an outer join has put into the columns.
+    """Return whether the predicate is certainly not true if an outer join has set the table's columns to NULL.
 
-    A column without a qualifier may belong to another table, so each column alone must be enough.
+    If there are columns with a qualifier, only these columns are NULL. A column without a qualifier may belong to
+    another table, so the predicate must reject the NULL of each such column alone.
     """
     columns = columns_in(predicate)
     own: dict[str, Value] = {column.name: None for column in columns if column.qualifier is not None}
@@ -86,7 +87,7 @@ def rejects_nulls(predicate: Predicate) -> bool:
 
 
 class FilterReader:
-    """A reader of expressions as predicates on one table's columns. Other expressions become Unknown."""
+    """A reader that converts expressions to predicates on one table's columns. Other expressions become Unknown."""
 
     def __init__(self, find_column: FindColumn, markers: Markers) -> None:
         self._find_column = find_column
@@ -207,7 +208,7 @@ class FilterReader:
         return Call(called[0], known) if len(known) == len(arguments) else None
 
     def _value(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return the value of a comparable constant in a tuple, as it may be None, or None for any other node."""
+        """Return a tuple with the value of a constant, or None for any other node. The value itself may be None."""
         literal = self._literal(node.unnest())
         if literal is None:
             return self._computed(node)
@@ -220,7 +221,7 @@ class FilterReader:
         return (value,)
 
     def _computed(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return the value of a function of constants in a tuple, or None for any other node."""
+        """Return a tuple with the value of a function of constants, or None for any other node."""
         expression = self._expression(node)
         if not isinstance(expression, Call):
             return None
@@ -252,7 +253,10 @@ def _negative(operand: exp.Expr) -> Literal | None:
 
 
 def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
-    """Return a ``DATE '...'``, a ``TIMESTAMP '...'`` or a number with a suffix, which sqlglot reads as casts."""
+    """Return the constant of ``DATE '...'``, ``TIMESTAMP '...'`` or a number with a suffix, or None for other casts.
+
+    sqlglot reads all these constants as casts.
+    """
     operand, name = cast.this, cast.to.this.name
     if not isinstance(operand, exp.Literal) or cast.to.expressions or not says_only(cast, "this", "to"):
         return None

@@ -1,4 +1,4 @@
-"""Calls in a query that Spark cannot run unchanged: of other functions than its own, and of the current database."""
+"""The calls in a query that Spark cannot run unchanged: calls of permanent functions and of current_database()."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_NAMES = _BEFORE_CALLS | frozenset(
     VARCHAR
     """.split()  # noqa: SIM905
 )
-"""The words before a parenthesis that belong to the language, or are unlisted functions of Spark."""
+"""The words before a parenthesis that cannot be permanent functions: SQL keywords, and functions of Spark."""
 _CURRENT_DATABASE = ("current_database", "current_schema")
 _END_OF_ITEM = frozenset("EXCEPT FROM INTERSECT LIMIT MINUS ORDER UNION WHERE".split())  # noqa: SIM905
 _OTHER_CLAUSES = frozenset("BY FROM HAVING ON SET VALUES WHEN WHERE".split())  # noqa: SIM905
@@ -31,7 +31,7 @@ _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
-    """Return the calls of functions with a database, or with a name that is not one of Spark's functions."""
+    """Return the calls of functions that may be permanent: with a database, or with a name that Spark does not have."""
     found = []
     for index, token in enumerate(tokens[:-1]):
         if token.kind not in _NAMES or not tokens[index + 1].is_symbol("("):
@@ -48,7 +48,7 @@ def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
 
 
 def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
-    """Return the calls, as :func:`function_calls`, in the DEFAULTs of a function's list of parameters."""
+    """Return the calls, as :func:`function_calls` does, in the DEFAULT values of a function's parameters."""
     found: list[FunctionCall] = []
     tokens = tokenize(parameters)
     start, depth = None, 0
@@ -63,7 +63,10 @@ def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
 
 
 def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span, ...]:
-    """Return the places where a name qualifies other names, or no place if this part of the text also uses it alone."""
+    """Return the places between ``start`` and ``end`` where ``name`` qualifies another name, as in ``name.column``.
+
+    The result is empty if ``name`` also stands there alone.
+    """
     tokens = [token for token in tokenize(text) if start <= token.start < end]
     found = []
     for index, token in enumerate(tokens):
@@ -78,7 +81,7 @@ def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span,
 
 
 def _first_part(tokens: Sequence[Token], index: int) -> int | None:
-    """Return the index of the first part of a name of one or two parts, or None for a longer name."""
+    """Return the index of the first part of the name that ends at ``index``, or None for more than two parts."""
     parts = [index]
     while parts[0] > 1 and tokens[parts[0] - 1].is_symbol(".") and tokens[parts[0] - 2].kind in _NAMES:
         parts.insert(0, parts[0] - 2)
@@ -98,7 +101,7 @@ def _is_call(tokens: Sequence[Token], index: int, name: str) -> bool:
 
 
 def _is_common_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether ``, name (columns) AS (SELECT ...`` begins at an index."""
+    """Return whether the name at an index is a common table expression: ``, name (columns) AS (SELECT ...``."""
     if not tokens[index - 1].is_symbol(","):
         return False
     depth = 0
@@ -112,7 +115,7 @@ def _is_common_table(tokens: Sequence[Token], index: int) -> bool:
 
 
 def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
-    """Return the calls of functions that return the current database, which Spark does not know."""
+    """Return the calls of current_database() and current_schema(). Spark does not know the session's database."""
     found = []
     for index, token in enumerate(tokens[:-2]):
         if token.kind not in _NAMES or name_of(token).lower() not in _CURRENT_DATABASE:
@@ -125,7 +128,7 @@ def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
 
 
 def _is_item(tokens: Sequence[Token], start: int, end: int) -> bool:
-    """Return whether some tokens are a whole item of a SELECT list, so that they name its column."""
+    """Return whether the tokens from ``start`` to ``end`` are a whole item of a SELECT list, and so name a column."""
     if end < len(tokens):
         following = tokens[end]
         if not following.is_symbol(",", ")", "|>") and following.word not in _END_OF_ITEM:

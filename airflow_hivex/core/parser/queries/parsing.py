@@ -35,7 +35,7 @@ USING LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI LATERAL WITH TABLE VALUES IN
 CASE WHEN THEN ELSE INTO QUALIFY
 """.split()  # noqa: SIM905
 )
-"""Words of a query's structure, which are never read as names, since a table might be overlooked."""
+"""Words of a query's structure. They are never read as names, because a table might then be overlooked."""
 _MEANT = (
     "FROM",
     "WHERE",
@@ -64,7 +64,7 @@ _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
     ("SELECT", "TOP"): "SELECT has no TOP; LIMIT stands behind the query",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
 }
-"""A dict from words of Spark that sqlglot does not know to the message if it stops at them."""
+"""A dict from words that sqlglot does not know to the message for a query in which it stops at these words."""
 _EXPECTED = re.compile(r"Expecting (\S+)")
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
@@ -94,7 +94,7 @@ def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Co
 def _attempt(
     text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int], names: Collection[int]
 ) -> exp.Expr | _ParseFailure:
-    """Return the tree with the tokens ``names`` as names, or the failure with its place."""
+    """Return the query's tree, or the failure with its place. The tokens at the indexes ``names`` are read as names."""
     translated = list(_Translation(text, tokens, links, table_statements, names).tokens())
     try:
         return _tree(text, translated, tokens)
@@ -154,7 +154,7 @@ def _at(tokens: Sequence[Token], offset: int) -> int:
 
 
 def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> list[int]:
-    """Return the indexes of the words at an error, and just before it, that may be names."""
+    """Return the indexes of words that may be names, at the place of an error and just before this place."""
     index = _at(tokens, offset)
     around = [each for each in (index, index - 1) if 0 <= each < len(tokens) and each not in names]
     return [each for each in around if _is_keyword(tokens[each]) and tokens[each].word not in _STRUCTURE]
@@ -185,7 +185,10 @@ def _sentence(reason: str, found: Token | None) -> str:
 
 
 class _Translation:
-    """The tokens of a query as text for sqlglot's tokenizer, and its tokens with their places in the user's text."""
+    """The translation of a query's tokens to a text for sqlglot's tokenizer.
+
+    The tokens that sqlglot makes of this text get places in the user's text.
+    """
 
     def __init__(
         self,
@@ -250,7 +253,7 @@ class _Translation:
         return _SYMBOLS.get(token.text, token.text)
 
     def _placed(self, token: SqlglotToken, index: int, end: int) -> Iterator[SqlglotToken]:
-        """Yield sqlglot's token with its place, or several tokens for one piece."""
+        """Yield sqlglot's token with its place in the user's text, or several tokens that replace it."""
         own = self._tokens[index]
 
         def at_own(kind: TokenType, text: str) -> SqlglotToken:
@@ -284,7 +287,7 @@ class _Translation:
         return self._tokens[index].word == "X" and following is not None and following.kind is Kind.STRING
 
     def _calls_keyword(self, index: int) -> bool:
-        """Return whether the name of a called function is a word that only begins a clause for sqlglot."""
+        """Return whether a call of the function WINDOW is at an index. For sqlglot this word only begins a clause."""
         return (
             self._tokens[index].word == "WINDOW"
             and index + 1 < len(self._tokens)
@@ -305,7 +308,7 @@ def _number(text: str) -> str:
 
 
 def _recursion_levels(tokens: Sequence[Token]) -> set[int]:
-    """Return the indexes of MAX RECURSION LEVEL and its number, which stand before AS in WITH RECURSIVE."""
+    """Return the indexes of the tokens ``MAX RECURSION LEVEL n`` in WITH RECURSIVE, which sqlglot does not know."""
     words = [token.word for token in tokens]
     if "RECURSION" not in words:
         return set()
@@ -318,7 +321,7 @@ def _recursion_levels(tokens: Sequence[Token]) -> set[int]:
 
 
 def _lateral_aliases(tokens: Sequence[Token]) -> set[int]:
-    """Return the indexes of the aliases of LATERAL VIEW whose columns follow without AS, which sqlglot needs."""
+    """Return the index of each LATERAL VIEW's alias after which columns follow without AS. sqlglot needs the AS."""
     found = set()
     for index in range(1, len(tokens)):
         if tokens[index].word != "VIEW" or tokens[index - 1].word != "LATERAL":

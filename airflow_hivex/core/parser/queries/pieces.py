@@ -15,7 +15,7 @@ from airflow_hivex.core.parser.statements import Query, Span, TableReference
 
 @dataclass(slots=True)
 class Pieces:
-    """A text of generated words and pieces of the user's text, whose places are remembered."""
+    """A text that consists of generated words and of pieces of the user's text. It has the places of the pieces."""
 
     cursor: Cursor
     text: str = ""
@@ -27,7 +27,7 @@ class Pieces:
         return self
 
     def copy(self, start: int, end: int) -> int:
-        """Append the user's text between two places; return the index of its beginning in the new text."""
+        """Append the user's text between two places, and return its place in the new text."""
         at = len(self.text)
         self.copied.append((at, start, end))
         self.text += self.cursor.text[start:end]
@@ -53,7 +53,7 @@ class Pieces:
         return replace(query, references=tuple(map(self._placed, query.references)))
 
     def _placed(self, reference: TableReference) -> TableReference:
-        """Return the reference with its table's place in the user's text, or with None for a generated name."""
+        """Return the reference with the place of its table in the user's text, which is None for a generated name."""
         span = None
         for at, start, end in self.copied:
             moved = start - at

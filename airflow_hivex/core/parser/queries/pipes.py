@@ -1,7 +1,7 @@
 """The pipe syntax (``FROM t |> WHERE a > 1 |> SELECT b``): its tokens in the order of a nested SELECT, for sqlglot.
 
-Spark reads the user's text unchanged. sqlglot only finds the names in the text, so each name must be in a query whose
-FROM has the query before it. Generated words have no place in the text.
+Spark reads the user's text unchanged. sqlglot only finds the names in the text. For this, each operator becomes a
+SELECT, and the query before the operator is in its FROM. Generated words have no place in the text.
 
 A pipe binds less than UNION. Source: Spark's SqlBaseParser grammar, operatorPipeRightSide.
 """
@@ -63,7 +63,7 @@ def _piped(text: str, tokens: list[Token]) -> list[Token]:
 
 
 def _split(tokens: Sequence[Token], symbol: str) -> list[tuple[Token | None, list[Token]]]:
-    """Return the parts between the symbols outside of parentheses, each with the symbol before it."""
+    """Return the parts of the tokens that a symbol outside of parentheses separates, each with the symbol before it."""
     found: list[tuple[Token | None, list[Token]]] = [(None, [])]
     depth = 0
     for token in tokens:
@@ -76,7 +76,7 @@ def _split(tokens: Sequence[Token], symbol: str) -> list[tuple[Token | None, lis
 
 
 def _behind_with(tokens: Sequence[Token]) -> int:
-    """Return the index of the query after WITH and its names, or 0 if there is no WITH."""
+    """Return the index of the query after the WITH clause, or 0 if there is no WITH clause."""
     if not tokens or tokens[0].word != "WITH":
         return 0
     depth = 0
@@ -109,7 +109,7 @@ class _Query:
 
     @property
     def tokens(self) -> list[Token]:
-        """Return the query."""
+        """Return the tokens of the query."""
         return [*self._words("SELECT"), *self._list, *self._rest]
 
     def apply(self, text: str, pipe: Token, operation: list[Token]) -> None:
@@ -165,7 +165,10 @@ class _Query:
         self._is_open = self._is_plain = False
 
     def _aggregate(self, operands: list[Token]) -> None:
-        """Write AGGREGATE as SELECT of its aggregates and keys: sqlglot does not read aliases of keys in GROUP BY."""
+        """Replace AGGREGATE by a SELECT of its aggregates and keys.
+
+        There is usually no GROUP BY, because sqlglot does not read the aliases of its keys.
+        """
         places = (index for index in range(len(operands)) if _is_group(operands, index))
         group = next((index for index in places if not _depth(operands[:index])), None)
         aggregates = operands if group is None else operands[:group]

@@ -1,4 +1,4 @@
-"""Queries: sqlglot parses them, so that their tables, columns and filters can be found.
+"""The reader of queries. sqlglot parses a query, so that its tables, columns and filters can be found.
 
 The names ``T@Y`` of links are found before sqlglot parses the query.
 """
@@ -54,7 +54,7 @@ _HELD = {
 
 
 def quantified_comparisons(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that replace each comparison with ALL or ANY rows of a query by SQL that Spark has.
+    """Yield the edits that replace each comparison with ``ALL (query)`` or ``ANY (query)`` by SQL that Spark has.
 
     Raises:
         UnsupportedStatementError: the operand before the comparison has no certain beginning, or is an aggregate.
@@ -201,12 +201,12 @@ def read_query(cursor: Cursor) -> Query:
 
 
 def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
-    """Return the functions among the tokens that call arbitrary methods of Java, also if quoted or qualified."""
+    """Return the called functions that run arbitrary methods of Java. Their names may be quoted or qualified."""
     return _calls_of(CODE_FUNCTIONS, tokens)
 
 
 def random_functions(text: str) -> frozenset[str]:
-    """Return the functions in SQL whose value differs at each call, or in each task."""
+    """Return the functions called in ``text`` whose value differs at each call or in each task."""
     return _calls_of(RANDOM_FUNCTIONS, tokenize(text))
 
 
@@ -242,7 +242,7 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
 
 
 def _refuse_with_pipes(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a query with pipes whose result depends on the order in which its columns are found."""
+    """Refuse a query with pipes that names ROW__ID."""
     for token in tokens:
         if token.kind in (Kind.WORD, Kind.QUOTED) and normalise(name_of(token)) == normalise(ROW_ID):
             reason = f"{ROW_ID} and the pipe syntax |> do not go together; read it in a sub-query of SELECT"
@@ -259,7 +259,7 @@ def _is_table_argument(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _table_statements(tokens: Sequence[Token]) -> list[int]:
-    """Return the indexes of the words TABLE in ``TABLE name``, which means SELECT * FROM name."""
+    """Return the index of each word TABLE that begins a query ``TABLE name``, short for SELECT * FROM name."""
     return [
         index
         for index, token in enumerate(tokens)
@@ -271,7 +271,7 @@ def _table_statements(tokens: Sequence[Token]) -> list[int]:
 
 
 def _is_piped(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an operator of the pipe syntax gets the columns of the TABLE statement at an index."""
+    """Return whether a pipe operator (``|>``) directly follows the query ``TABLE name`` at an index."""
     if index and tokens[index - 1].word in _SET_WORDS:
         return False
     behind = (token for token in tokens[index + 1 :] if token.kind is Kind.SYMBOL and not token.is_symbol(".", "@"))
@@ -295,7 +295,7 @@ def _begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _find_links(tokens: Sequence[Token]) -> Links:
-    """Return the names ``T@Y`` of links."""
+    """Return a dict from the start of each link ``T@Y`` to its end, T and Y."""
     found: dict[int, tuple[int, str, str]] = {}
     names = (Kind.WORD, Kind.QUOTED)
     for table, at, namespace in zip(tokens, tokens[1:], tokens[2:], strict=False):

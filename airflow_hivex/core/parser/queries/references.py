@@ -1,4 +1,4 @@
-"""The query as a value: its tables, each with its name in the query and the conditions on its rows."""
+"""The conversion of sqlglot's tree to a Query, which has the tables, their aliases and the conditions on their rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER = "__column_of_another_table"
 class QueryReader:
     """A reader that makes a Query of sqlglot's tree.
 
-    ``database`` is the current database, with which ``database.table.column`` may be a column of ``table``.
+    ``database`` is the current database. It is needed to recognise ``database.table.column`` as a column of ``table``.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class QueryReader:
     def _qualifiers(self, reader: ScopeReader, replaced_ends: Collection[int]) -> list[TextEdit]:
         """Return the edits that replace ``database.table`` before a column by the table's name in the query.
 
-        Columns that end at ``replaced_ends`` are replaced together with their qualifiers.
+        A column that ends at one of ``replaced_ends`` gets no edit, because another edit replaces its qualifiers, too.
         """
         taken = {source.alias for scope in reader.scopes for source in scope.sources}
         named: list[tuple[list[exp.Identifier], Source, bool]] = []
@@ -141,7 +141,7 @@ class QueryReader:
         ]
 
     def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
-        """Return whether a neighbour of a table, or a table nearer to a column, has the same unqualified name."""
+        """Return whether another table with the same alias stands in the same FROM, or nearer to the column."""
         nearer: list[Source] = []
         around: Scope | None = column_scope
         while around is not None and around is not scope:
@@ -172,7 +172,7 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _push_down(self, queries: Sequence[Derived]) -> None:
-        """Add the outer conditions to each query in FROM: those on all rows that outer queries read from it."""
+        """Add to each query in FROM the outer queries' conditions, if they restrict all rows that are read from it."""
         waiting = list(queries)
         while waiting:
             inner = {id(derived.scope) for derived in waiting}
@@ -182,7 +182,7 @@ class QueryReader:
             waiting = [each for each in waiting if each not in ready] if ready else []
 
     def _push_into(self, derived: Derived) -> None:
-        """Add to a query the conditions of its reader, or, for several readers, a disjunction of their conditions."""
+        """Add to a query the conditions of its readers, joined by OR. If a reader has no condition, add nothing."""
         found = [self._conditions_on(source, scope) for source, scope in derived.readers]
         if not found or not all(found):
             return
@@ -191,7 +191,7 @@ class QueryReader:
         derived.scope.conditions += [Condition(part, restricted) for part in parts]
 
     def _conditions_on(self, source: Source, scope: Scope) -> list[exp.Expr]:
-        """Return the conditions on the rows that a reader takes from a query, in terms of the query's inner columns."""
+        """Return the conditions on the rows that ``source`` reads from a query. They name the query's inner columns."""
         derived = source.derived
         if derived is None or scope.pivoted:
             return []
@@ -253,7 +253,10 @@ def _holds_after_outer_join(predicate: Predicate, scope: Scope) -> bool:
 
 
 def limit_edits(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield an edit for each LIMIT with an offset before its count; both are numbers or markers."""
+    """Yield the edits that replace ``LIMIT offset, count`` by ``LIMIT count OFFSET offset``.
+
+    The offset and the count are numbers or markers.
+    """
     for index, token in enumerate(tokens):
         if token.word != "LIMIT":
             continue
@@ -284,9 +287,10 @@ _FUNCTIONS = {
 
 
 def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that replace each virtual column by a function. The column of the result keeps its name.
+    """Yield the edits that replace Hive's virtual columns, such as INPUT__FILE__NAME, by functions of Spark.
 
-    An edit replaces the qualifiers of the column, too. A field of a struct is not a virtual column.
+    An edit replaces the qualifiers of the column, too. A column of the result keeps its name. A field of a struct is
+    not a virtual column.
     """
     words = {token.start: token for token in tokens if token.kind is Kind.WORD and token.word in _FUNCTIONS}
     if not words:

@@ -95,7 +95,7 @@ def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
 
 
 def lists_columns(tree: exp.Expr) -> bool:
-    """Return whether the text lists the result's columns one by one, so that they do not depend on the tables."""
+    """Return whether the text lists the result's columns one by one. Then they do not depend on the tables."""
     parts = result_parts(tree)
     return bool(parts) and all(
         isinstance(part, exp.Values) or all(map(is_one_column, part.expressions)) for part in parts

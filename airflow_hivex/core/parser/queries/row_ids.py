@@ -17,7 +17,7 @@ from airflow_hivex.core.parser.lexer.tokens import Kind, Token, name_of, unsuppo
 from airflow_hivex.core.parser.queries.scopes import Output, Scope, ScopeReader, Source
 
 Resolve: TypeAlias = Callable[[Sequence[exp.Identifier], Scope | None], tuple[Scope, list[Source], int] | None]
-"""A function that returns the scope and the sources that the first names before a column mean, and their number."""
+"""The type of :meth:`ScopeReader.resolve`, which finds the sources that the qualifiers of a column mean."""
 
 _NAME = normalise(ROW_ID)
 _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
@@ -26,7 +26,7 @@ _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
 def read_row_ids(
     text: str, reader: ScopeReader, tokens: Sequence[Token], places: Mapping[Source, int], resolve: Resolve
 ) -> RowIdReads:
-    """Return the uses of ROW__ID in the query; ``places`` are the positions of its tables among its references.
+    """Return the uses of ROW__ID in the query. ``places`` is a dict from tables to positions among the references.
 
     Raises:
         UnsupportedStatementError: a column cannot be excluded, because its query has no SELECT.
@@ -180,7 +180,7 @@ def _chain(scope: Scope | None) -> Iterator[Scope]:
 
 
 def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
-    """Return the query that directly has a column, and the clause of the query with the column."""
+    """Return the innermost query around a column, and the clause of this query in which the column stands."""
     node: exp.Expr = column
     while node.parent is not None and not isinstance(node.parent, (exp.Select, exp.SetOperation, exp.Subquery)):
         node = node.parent
@@ -196,7 +196,7 @@ def _gives_alias(query: exp.Select) -> bool:
 
 
 def _shown(source: Source) -> Iterator[Source]:
-    """Yield the tables whose columns, including hidden ones, a star over a source returns."""
+    """Yield the tables whose columns, and whose additional column for ROW__ID, a star over a source returns."""
     if source.table is not None and source.output is None:
         yield source
     for each in source.inner:

@@ -22,7 +22,7 @@ from airflow_hivex.core.parser.queries.filters import conjuncts
 from airflow_hivex.core.parser.statements import Span, TableName
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
-"""A dict from the place of each name ``T@Y`` to its end, T and Y."""
+"""A dict from the start of each link ``T@Y`` in the text to its end, T and Y."""
 
 Names: TypeAlias = Mapping[str, "Output"]
 """A dict from each name of WITH to the output of its query."""
@@ -53,7 +53,7 @@ class Output:
     """The meaning of the name ROW__ID in the result of a query.
 
     ``named`` is the number of columns with this name. ``tables`` are the tables whose columns the result has by a star.
-    ``is_known`` is False for columns that the text alone does not show. ``derived`` is a query of WITH.
+    ``is_known`` is False if the text alone does not show all columns. ``derived`` is set for a query of WITH.
     """
 
     named: int = 0
@@ -67,13 +67,13 @@ UNKNOWN = Output(is_known=False)
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """A source that FROM adds to a scope.
+    """A source that FROM adds to a scope: a table, a query or a function.
 
     ``table`` is None for sources that are not tables of the warehouse; ``start`` to ``end`` is its name in the text.
-    With ``nullable`` an outer join may have made its columns NULL. With ``visible`` its columns may be named outside of
-    its join. With ``filterable`` its columns are still the columns of the table, and conditions apply to all rows that
-    are taken from it. ``output`` is the output of a source that is not a table. ``inner`` is the source that an alias
-    for a join hides. ``derived`` is a query whose rows conditions may restrict.
+    ``nullable`` is true if an outer join may have made its columns NULL. ``visible`` is true if its columns may be
+    named outside of its join. ``filterable`` is true if its columns are still the columns of the table, and conditions
+    apply to all rows that are taken from it. ``output`` is the output of a source that is not a table. ``inner`` are
+    the sources that an alias for a join hides. ``derived`` is the query of the source, if conditions may restrict it.
     """
 
     alias: str
@@ -103,7 +103,7 @@ class Source:
 class Condition:
     """A part of WHERE or ON that must be true, and the sources whose rows it restricts.
 
-    Each source has a flag, which is true if an outer join may have made its columns NULL before.
+    Each source has a flag. It is true if an earlier outer join may have made the columns of the source NULL.
     """
 
     expression: exp.Expr
@@ -112,9 +112,10 @@ class Condition:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """The scope of one SELECT. With ``merges_columns`` NATURAL or USING merges two columns.
+    """The scope of one SELECT: the sources in its FROM, and the conditions on their rows.
 
-    ``output`` is its output.
+    ``parent`` is the scope of the query around the SELECT. ``merges_columns`` is true if NATURAL or USING merges
+    columns, and ``pivoted`` is true if PIVOT or UNPIVOT changes them. ``output`` is the output of the SELECT.
     """
 
     parent: Scope | None
@@ -127,10 +128,12 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class Derived:
-    """A query with one SELECT that FROM reads under a name, and in which conditions on its rows can be added.
+    """A query with one SELECT that FROM reads under a name. Conditions on its rows can be added to it.
 
-    ``columns`` is a dict from the names of the query's columns to inner columns. Columns of ``stars`` have the same
-    names inside, after the qualifiers of the star. ``readers`` are the sources that read the query, with their scopes.
+    ``columns`` is a dict from the query's columns to inner columns, which are columns of its own sources. ``stars`` has
+    the qualifiers of each star; a column of a star has the same name inside. ``hidden`` are names that must not be
+    sought among the columns of a star. ``is_allowed`` returns whether a condition may name an inner column. ``readers``
+    are the sources that read the query, with their scopes.
     """
 
     scope: Scope
@@ -142,7 +145,10 @@ class Derived:
 
     @classmethod
     def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
-        """Return the query of a SELECT, or None if its columns are not known. Its alias may name the columns."""
+        """Return the query of a SELECT, or None if its columns are not known.
+
+        ``named`` has the alias of the query, which may name the columns.
+        """
         columns: dict[str, exp.Column] = {}
         others: set[str] = set()
         stars: list[Sequence[exp.Identifier]] = []
@@ -168,7 +174,10 @@ class Derived:
         return cls(scope, columns, tuple(stars), frozenset(others), _allowed_columns(select))
 
     def column(self, name: str) -> exp.Column | None:
-        """Return the inner column of a column of the query, or None if it is not certain."""
+        """Return the inner column for a column of the query.
+
+        The result is None if the inner column is not certain, or if conditions must not name it.
+        """
         found = self.columns.get(name)
         if found is None and name not in self.hidden and len(self.stars) == 1:
             found = exp.column(exp.to_identifier(name, quoted=True), *reversed(self.stars[0]))
@@ -176,7 +185,7 @@ class Derived:
 
 
 def _only_select(query: exp.Expr) -> exp.Select | None:
-    """Return the single SELECT whose rows are the result of a query, or None, for example with UNION or LIMIT."""
+    """Return the only SELECT whose rows are the query's result, or None, for example for a UNION or with LIMIT."""
     while isinstance(query, exp.Subquery):
         if any(query.args.get(part) for part in (*_OF_SOME_ROWS, "joins", "laterals", "pivots")):
             return None
@@ -191,7 +200,7 @@ def _only_select(query: exp.Expr) -> exp.Select | None:
 
 
 def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the expressions of a SELECT, without expressions of FROM and of inner queries."""
+    """Yield the expressions of a SELECT, except the expressions of its FROM and of inner queries."""
     stack = [
         child
         for part, value in select.args.items()
@@ -211,7 +220,10 @@ def _column_aliases(node: exp.Expr) -> list[str]:
 
 
 def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
-    """Return a test for the columns that conditions may name: keys of GROUP BY, and of the partitions of windows."""
+    """Return a function that returns whether a condition may name a column.
+
+    The column must be a key of GROUP BY, if there is one, and of the PARTITION BY of each window.
+    """
     nodes = list(_own_nodes(select))
     sets = [node.args.get("partition_by") or [] for node in nodes if isinstance(node, exp.Window)]
     group = select.args.get("group")
@@ -286,12 +298,13 @@ class ScopeReader:
     def resolve(
         self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
     ) -> tuple[Scope, list[Source], int] | None:
-        """Return the scope and sources that the qualifiers of a column or star mean, and the number of qualifiers.
+        """Return the sources that the qualifiers of a column or star mean, with their scope, or None for no source.
 
-        A table has the names ``database.table`` and ``table``. A link has the names ``database.table@namespace`` and
-        ``table@namespace``, and ``table`` if no other table of its FROM has this name. Spark tries two qualifiers
-        before one, and a sub-query's own tables before the tables around it. Remaining qualifiers name the field of a
-        struct. If a name may mean a link or a table around its sub-query, both are returned.
+        The last item of the result is the number of qualifiers that name the source. The other qualifiers name the
+        field of a struct. A table has the names ``database.table`` and ``table``. A link has the names
+        ``database.table@namespace`` and ``table@namespace``, and ``table`` if no other table of its FROM has this name.
+        Spark tries two qualifiers before one, and a sub-query's own tables before the tables around it. If a name may
+        mean a link, or a table around the sub-query of this link, both are returned.
         """
         names = [self._name(part) for part in qualifiers[:2]]
         while scope is not None:
@@ -313,7 +326,7 @@ class ScopeReader:
         return found
 
     def _name(self, part: exp.Identifier) -> tuple[str, str | None]:
-        """Return a name, and the namespace if the name is that of a link."""
+        """Return the name, and the namespace of a link or None."""
         link = self._links.get(part.meta["start"])
         return (normalise(part.name), None) if link is None else link[1:]
 
@@ -358,7 +371,10 @@ class ScopeReader:
         return names
 
     def _derived(self, query: exp.Expr, named: exp.Expr) -> Derived | None:
-        """Return a query, already read, whose rows conditions may restrict, or None; ``named`` has its alias."""
+        """Return the Derived of a query that is already read, or None if conditions cannot be added to the query.
+
+        ``named`` has the alias of the query.
+        """
         select = _only_select(query)
         scope = None if select is None else self._scope_of.get(id(select))
         if select is None or scope is None or scope.pivoted:
@@ -440,7 +456,7 @@ class ScopeReader:
         return left
 
     def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
-        """Add the sources that the condition of a join restricts, and mark the side that it may make NULL.
+        """Add the condition of a join, with the sources that it restricts, and mark the sources that may become NULL.
 
         An outer join keeps rows of its preserved side that fail ON, so the condition restricts only the other side.
         """
@@ -526,7 +542,7 @@ class ScopeReader:
         )
 
     def _end_of_sample(self, table_end: int) -> int | None:
-        """Return the place for an alias after TABLESAMPLE (...) [REPEATABLE (...)], or None."""
+        """Return the place for an alias after TABLESAMPLE (...) [REPEATABLE (...)], or None without TABLESAMPLE."""
         depth, end = 0, None
         for token in self._tokens:
             if token.start < table_end:
@@ -638,7 +654,7 @@ def _together(outputs: Iterable[Output]) -> Output:
 
 
 def _renamed(output: Output, node: exp.Expr) -> Output:
-    """Return the part of ``output`` that remains if an alias may rename all columns."""
+    """Return the output of the query with an alias, which is ``output`` unless the alias renames the columns."""
     alias = node.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output

@@ -34,7 +34,7 @@ _LONGEST = timedelta(days=365_250)
 
 
 def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionAsOf]]:
-    """Return a query's tokens without version clauses, and a dict from the end of the table name to version.
+    """Return a query's tokens without version clauses, and a dict from the end of a table name to its version.
 
     Raises:
         StatementSyntaxError: the value of a clause is not a version.
@@ -54,7 +54,7 @@ def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token],
 
 
 def with_versions(query: Query, found: dict[int, VersionAsOf], end: int) -> Query:
-    """Return a query with the versions of its tables; ``end`` is the end of its text, including the VERSION clauses.
+    """Return the query with the versions ``found`` in its references. ``end`` is the end of its text with the clauses.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.
@@ -76,7 +76,7 @@ def _not_behind_table(text: str, token: Token) -> Exception:
 
 
 def at_version(cursor: Cursor) -> bool:
-    """Return whether a clause comes next, and not a column of that name with the alias OF."""
+    """Return whether VERSION AS OF or TIMESTAMP AS OF comes next, and not a column of this name with the alias OF."""
     ahead = 1 if cursor.at("FOR") else 0
     words = [token.word for place in range(3) if (token := cursor.peek(ahead + place)) is not None]
     if len(words) < 3 or words[0] not in (*BY_WRITE_ID, *BY_TIME) or words[1:] != ["AS", "OF"]:
@@ -94,10 +94,10 @@ def at_version_value(cursor: Cursor, ahead: int) -> bool:
 
 
 def read_version(cursor: Cursor) -> VersionAsOf:
-    """Return the clause that comes next.
+    """Return the version of the clause VERSION AS OF or TIMESTAMP AS OF that comes next.
 
     Raises:
-        StatementSyntaxError: the text is not a clause, or its value is not a version.
+        StatementSyntaxError: the text is not such a clause, or its value is not a version.
     """
     first = cursor.peek()
     cursor.accept("FOR")
@@ -112,7 +112,7 @@ def read_version(cursor: Cursor) -> VersionAsOf:
 
 
 def read_write_id(cursor: Cursor) -> VersionAsOf:
-    """Return the write id that comes next.
+    """Return the version of the write id that comes next.
 
     Raises:
         StatementSyntaxError: the text is not a whole number.
@@ -128,7 +128,7 @@ def read_write_id(cursor: Cursor) -> VersionAsOf:
 
 
 def read_time(cursor: Cursor) -> VersionAsOf:
-    """Return the time that comes next.
+    """Return the version of the time that comes next.
 
     Raises:
         StatementSyntaxError: the text is not a time.
@@ -180,7 +180,7 @@ def moment(value: object) -> datetime | None:
 
 
 def _interval(cursor: Cursor) -> timedelta:
-    """Read an interval such as INTERVAL 2 HOURS, in which the number or the whole value may be in quotes."""
+    """Return the length of an interval such as INTERVAL 2 HOURS. The number or ``2 HOURS`` may be in quotes."""
     cursor.expect("INTERVAL")
     token = cursor.peek()
     literal = read_constant(cursor)
@@ -202,7 +202,7 @@ _FUNCTION = "TABLE_CHANGES"
 
 
 def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionRange]]:
-    """Return a query's tokens without CHANGES clauses, and a dict from the end of the table name to changes.
+    """Return a query's tokens without CHANGES clauses, and a dict from the end of a table name to its changes.
 
     A call of ``table_changes`` is replaced by the name of its table, with the place of the call.
 
@@ -227,7 +227,7 @@ def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], 
 
 
 def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Query:
-    """Return a query with the changes that it reads; ``end`` is the end of its text with the clauses.
+    """Return the query with the changes ``found`` in its references. ``end`` is the end of its text with the clauses.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.
@@ -247,17 +247,17 @@ def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Quer
 
 
 def at_changes(cursor: Cursor) -> bool:
-    """Return whether a clause comes next, and not the name of a column before FROM."""
+    """Return whether a clause CHANGES FROM comes next, and not a column with the name ``changes`` before FROM."""
     kind = cursor.peek(2)
     is_clause = cursor.at("CHANGES", "FROM") and kind is not None and kind.word in (*BY_WRITE_ID, *BY_TIME)
     return is_clause and cursor.peek(3) is not None and at_version_value(cursor, 3)
 
 
 def read_changes(cursor: Cursor) -> VersionRange:
-    """Return the clause that comes next.
+    """Return the version range of the clause CHANGES FROM that comes next.
 
     Raises:
-        StatementSyntaxError: the text is not a clause, or a value is not a version.
+        StatementSyntaxError: the text is not such a clause, or a value is not a version.
         UnsupportedStatementError: the clause has options.
     """
     first = cursor.peek()
@@ -283,7 +283,7 @@ def read_changes(cursor: Cursor) -> VersionRange:
 
 
 def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
-    """Return the name in a call of ``table_changes``, as tokens with the place of the call, and its versions."""
+    """Return the table name and the versions of a call of ``table_changes``. The name has the place of the call."""
     first = cursor.next("table_changes")
     cursor.expect_symbol("(")
     given = cursor.peek()
@@ -312,7 +312,7 @@ def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
 
 
 def _read_version(cursor: Cursor) -> tuple[str, VersionAsOf]:
-    """Return the kind of a value, and its version. A whole number is a write id, any other value is a time."""
+    """Return VERSION and a write id for a whole number, or TIMESTAMP and a time for any other value."""
     start = cursor.index
     literal = read_constant(cursor)
     cursor.index = start
