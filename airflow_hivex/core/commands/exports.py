@@ -209,7 +209,7 @@ def run_insert_directory(context: StatementContext, statement: InsertDirectory) 
 
     Raises:
         InvalidOperationError: the folder cannot be written, or overlaps the folder of a table or database.
-        InvalidObjectError: the query has two columns of one name.
+        InvalidObjectError: the query has two columns of the same name.
         LocationOutsideClusterError: the folder is outside of the cluster's root.
     """
     with own_transaction(context) as running:
@@ -255,7 +255,7 @@ def _described(
     Raises:
         InvalidOperationError: the path is not a valid folder, links lead out of the root, or the format cannot be
             written.
-        InvalidObjectError: the query has two columns of one name.
+        InvalidObjectError: the query has two columns of the same name.
         LocationOutsideClusterError: the folder is outside of the cluster's root.
     """
     check_columns("the rows of the query", given)

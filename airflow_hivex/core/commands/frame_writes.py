@@ -373,7 +373,7 @@ def replace_where(
         ReplaceConditionError: a row of the DataFrame does not satisfy the condition.
         ForeignNameError: the condition calls a function of another namespace, and the current namespace is closed.
         NoSuchColumnError: the condition names a column that the table lacks, or the DataFrame has other columns.
-        InvalidOperationError: the condition reads other rows, or the rows of the table cannot be changed.
+        InvalidOperationError: the condition is not about one row alone, or the rows of the table cannot be changed.
     """
     from airflow_hivex.core.runners import given
 

@@ -65,7 +65,7 @@ def _take(context: StatementContext, name: str, given: Mapping[str, object]) -> 
 
 
 def set_configuration(context: StatementContext, statement: SetConfiguration) -> Result:
-    """SET: send a value to Spark with each later job of the session. Return the current value.
+    """SET: send a value to Spark with each later job of the session. Return the current value, or all without a name.
 
     Raises:
         InvalidOperationError: the metastore has another value of this setting, the name is that of an SQL variable, or

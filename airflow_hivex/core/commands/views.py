@@ -182,8 +182,8 @@ def view_columns(
     """Return the columns of a view: the columns of the query with the names that the statement lists.
 
     Raises:
-        InvalidObjectError: the number of columns or a name is not valid, or the order of two columns with one name is
-            not certain.
+        InvalidObjectError: the number of columns or a name is not valid, or the order of two columns with the same name
+            is not certain.
     """
     named = statement.columns
     if named and len(named) != len(given):

@@ -330,7 +330,7 @@ class StatementContext:
         return check_written(cluster, plan, result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
-        """Return the plan with the folders that Spark's processes must see, and with the configuration for charsets."""
+        """Return the plan with the cluster's root, which Spark's processes check, and a configuration for charsets."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def joined(self, running: Running | None) -> JoinedTransaction | None:

@@ -17,7 +17,7 @@ def check_names(table: str, given: Sequence[Column]) -> None:
     """Refuse a DataFrame with two columns, or a struct with two fields, of the same name.
 
     Raises:
-        InvalidOperationError: two columns, or two fields of a struct, have one name.
+        InvalidOperationError: two columns, or two fields of a struct, have the same name.
     """
     _check_once(table, "columns", [column.name for column in given])
     for column in given:

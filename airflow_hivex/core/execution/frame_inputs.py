@@ -45,7 +45,7 @@ def reading_frames(
         HivexError: as :func:`read_with_frames`.
         InvalidParametersError: a value of ``by_name`` is not a DataFrame, or the DataFrames are of several Spark
             sessions.
-        InvalidOperationError: a table and a temporary view have one name, or the statement takes no DataFrame.
+        InvalidOperationError: a table and a temporary view have the same name, or the statement cannot read DataFrames.
     """
     from airflow_hivex.core.runners import given
 

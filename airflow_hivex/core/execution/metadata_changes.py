@@ -110,8 +110,8 @@ def check_location(
     """Refuse a location that is not a separate folder of a namespace on a cluster.
 
     If ``cluster`` is None, the location is on the default cluster. ``is_closed`` says that the new namespace will be
-    closed. The location of an external table or partition cannot be a pattern. If the file system of the cluster does
-    not answer, the location is accepted; statements that read there report the problem.
+    closed. With ``is_external`` the location cannot be a pattern, unless a folder has exactly this name. If the file
+    system of the cluster does not answer, the location is accepted; statements that read there report the problem.
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern; or symbolic links lead out of the cluster's

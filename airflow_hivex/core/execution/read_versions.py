@@ -27,7 +27,8 @@ from airflow_hivex.core.transactions.shared_state import read_as_of
 class FoundVersion:
     """A version of a table that can be read now.
 
-    ``floors`` has, for each partition, the bound up to which the cleaner has removed directories.
+    ``floors`` is a dict from partition id to the highest write id of a directory that has replaced others. The cleaner
+    may have removed the replaced directories.
     """
 
     version: TableVersion
