@@ -50,7 +50,7 @@ from airflow_hivex.core.store.schema.base import partition_to_column
 class CleaningQueue(JoinsTransactions):
     """The entries that are ready for cleaning.
 
-    Each change is a database transaction, or with :meth:`joining` a part of the caller's database transaction.
+    Each change is a database transaction of its own. With :meth:`joining` it is a part of the caller's transaction.
     """
 
     def __init__(self, services: Foundation) -> None:

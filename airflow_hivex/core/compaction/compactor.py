@@ -226,11 +226,11 @@ class Compactor:
             worker_id: the name of the worker, ``host-thread``, at most 255 characters; by default this thread.
             pool: the pool of the queue; by default compactions without a pool, and compactions of any pool that have
                 waited longer than ``metastore.compactor.worker.pool.timeout``.
-            compaction_id: run this compaction, of any pool, if it still waits; otherwise return None.
+            compaction_id: run only this compaction, if it still waits; its pool does not matter.
 
         Raises:
             CompactionLostError: the compaction took too long, and another worker may take it. Its files are discarded.
-            HivexError: :meth:`cancel` has stopped the compaction, mostly JobCancelledError. It waits again.
+            HivexError: :meth:`cancel` has stopped the compaction, which waits again. Mostly it is JobCancelledError.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
         return self._worker.work(worker_id or own, pool, compaction_id)

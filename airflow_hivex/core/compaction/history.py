@@ -133,9 +133,9 @@ class CompactionHistory:
     def purge(self) -> int:
         """Remove old entries of the history; return their number. Six queries.
 
-        Settings limit the number of entries for each table or partition and state. An entry that has not succeeded is
-        removed after ``metastore.compactor.history.retention.timeout`` if a later compaction of at least the same
-        directories has succeeded.
+        Settings limit the number of entries of each state that a table or partition has. An entry that has not
+        succeeded is removed after ``metastore.compactor.history.retention.timeout``, if a later compaction that covers
+        its directories has succeeded.
         """
         return self._services.store.write(self._purge, name="purge compactions")
 

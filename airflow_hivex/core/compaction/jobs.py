@@ -1,4 +1,4 @@
-"""The plans of the jobs of a compaction, computed from the directories that it merges. No database, no files."""
+"""The plans of a compaction's jobs, computed from the directories that it merges. It reads no database and no files."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _WITHOUT_WORKER: dict[str, None] = dict.fromkeys(
 class CompactionQueue(JoinsTransactions):
     """The entries that wait for a worker, or that a worker runs.
 
-    Each change is a database transaction, or with :meth:`joining` a part of the caller's database transaction.
+    Each change is a database transaction of its own. With :meth:`joining` it is a part of the caller's transaction.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -181,7 +181,7 @@ class CompactionQueue(JoinsTransactions):
     ) -> Compaction | None:
         """Take the oldest waiting entry of a pool for a worker, and return it, or None if no entry waits. One query.
 
-        With ``compaction_id`` the worker takes this entry, of any pool, if it still waits.
+        With ``compaction_id`` the worker takes only this entry, if it still waits. Its pool does not matter.
 
         A worker of the default pool (None) also takes entries of other pools that have waited longer than
         ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread``, and unique. The worker then opens
@@ -261,7 +261,7 @@ class CompactionQueue(JoinsTransactions):
         """Record that the compaction is done, and that replaced directories can be deleted after their last reader.
 
         Call this method :meth:`joining` the commit of the compaction's transaction, so that both are applied or none.
-        No transaction begins until the commit, so that a transaction with an id above ``next_txn_id`` sees the
+        Until the commit, no transaction begins. So each transaction with an id above ``next_txn_id`` sees the
         compaction.
 
         Raises:

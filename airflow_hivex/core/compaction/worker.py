@@ -70,7 +70,7 @@ _SPARK_PROPERTY = "spark."
 
 
 class CompactionWorker:
-    """A worker, which runs one entry of the queue at a time. Many processes may have many workers."""
+    """A worker. It runs one entry of the queue at a time. Each of many processes may have several workers."""
 
     def __init__(self, services: Foundation, queue: CompactionQueue, history: CompactionHistory) -> None:
         self._services = services
@@ -92,7 +92,7 @@ class CompactionWorker:
         Raises:
             CompactionLostError: the compaction took longer than ``hive.compactor.worker.timeout``, or its transaction
                 was aborted. The entry is in the queue again, and the files are discarded.
-            HivexError: the compaction was cancelled, mostly JobCancelledError. It waits again.
+            HivexError: the compaction was cancelled, and waits again. Mostly it is JobCancelledError.
             StoreError: the metastore's database cannot be reached.
         """
         try:

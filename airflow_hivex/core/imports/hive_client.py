@@ -202,7 +202,7 @@ class HiveMetastoreClient:
     # -- transactions -------------------------------------------------------------------
 
     def valid_txns(self) -> ValidTxnList:
-        """Return the list of valid transactions of Hive now: its highest, open and aborted transactions.
+        """Return Hive's current transaction list: the highest id, and the ids of open and aborted transactions.
 
         Raises:
             HiveRefusedError: the metastore has no tables for transactions.

@@ -1,4 +1,4 @@
-"""Tables of Spark's data sources. Spark stores their definitions in a Hive metastore, in parameters.
+"""Tables of Spark's data sources. Spark stores them in a Hive metastore by parameters that Hive does not read.
 
 ``spark.sql.sources.provider`` names the format. ``spark.sql.sources.schema`` is the schema in JSON, in parts if it has
 more than 4,000 characters. The parameter ``path`` of the SerDe is the location. Columns and formats of the storage

@@ -141,7 +141,7 @@ class ImportedObject:
 
     @property
     def has_rows(self) -> bool:
-        """Return whether the object has rows of its own, as a table has, and not a database, view or function."""
+        """Return whether the object is a table, and not a database, view or function."""
         return self.kind.endswith("table")
 
     @property

@@ -1,7 +1,7 @@
 """Copying of files between the file systems of two clusters, by threads of this process.
 
-:func:`copy_files` is the only function that copies bytes. It takes a list of files and returns their checksums. Between
-local disks the operating system's own calls copy (:mod:`airflow_hivex.core.files.local_copies`).
+:func:`copy_files` is the only function that copies bytes. It takes a list of files and returns their checksums. Files
+on local disks are copied by calls of the operating system (:mod:`airflow_hivex.core.files.local_copies`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CopiedFiles:
 
 
 class Throttle:
-    """A limit of bytes per second for all threads together, or None without a limit."""
+    """A limit of the bytes per second that all threads copy together. None means unlimited."""
 
     def __init__(self, bytes_per_second: int | None, stop: threading.Event) -> None:
         self._rate = bytes_per_second

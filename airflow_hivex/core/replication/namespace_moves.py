@@ -122,9 +122,8 @@ class NamespaceMoves:
             dry_run: whether to return only the plan, with the reasons against the move.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
-            copy_cluster: the cluster whose Spark copies the files before the switch. None: a job copies much data, and
-                this process little, as by :meth:`Replicator.replicate`. This process copies the remaining files of the
-                switch.
+            copy_cluster: the cluster whose Spark copies the files before the switch. With None the amount of data
+                decides, as in :meth:`Replicator.replicate`. This process copies the remaining files of the switch.
             progress: called every few seconds, in this thread.
             user: the owner of the transactions.
             agent_info: a text for people that names the caller, such as a DAG run and task.

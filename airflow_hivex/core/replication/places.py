@@ -195,7 +195,7 @@ def _noted(connection: Connection, table: StoredTable, cluster: str) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The locations on a cluster that belong to tables other than the replicated one."""
+    """The locations on a cluster that belong to other tables than the replicated table."""
 
     tables: Mapping[str, str]
     in_order: Sequence[str]

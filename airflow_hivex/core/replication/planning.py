@@ -79,9 +79,9 @@ class PlannedDirectory:
 class PlannedTable:
     """A table, the partitions that the target will have, and the directories that the target lacks.
 
-    ``present`` are directories that are registered on the target already. ``registered`` is a dict from partition to
-    the place of the target's copy, even if the copy is not current. ``seen`` are the ids of all registered directories,
-    if ``everything`` was planned.
+    ``present`` are directories that the target already has, according to the metastore. ``registered`` is a dict from
+    partition to the place of the target's copy, even if the copy is not current. ``seen`` are the ids of all registered
+    directories, if ``everything`` was planned.
     """
 
     bound: BoundTable
@@ -275,7 +275,7 @@ class ReplicationPlanner:
         with_present: bool = False,
         everything: bool = False,
     ) -> list[PlannedTable]:
-        """Return the plan for the tables of a snapshot, or for some partitions of its one table.
+        """Return the plan for the tables of a snapshot. ``partitions`` limits the plan if there is a single table.
 
         The plan has the directories that the target lacks; ``with_present`` adds the directories that it has, and
         ``everything`` the directories that no new snapshot reads.

@@ -180,7 +180,7 @@ class PrimaryClusters:
         return replace(survey.shown(target), is_changed=True, txn_id=running.txn_id)
 
     def _survey(self, snapshot: Snapshot, name: QualifiedName, target: str) -> _Survey:
-        """Return the survey of a table without its primary cluster.
+        """Return the survey of a table whose primary cluster counts as lost.
 
         Raises:
             InvalidOperationError: the primary cluster can be used, or the target is already the primary.

@@ -105,15 +105,16 @@ class Replicator:
             tables: one name or several, as ``database.table``; the default database is ``default``. Views need no copy,
                 since all clusters share one metastore.
             cluster: the cluster that gets the copies.
-            partitions: names (``year=2013/month=1``) or leading parts of them, of one table; None for all.
+            partitions: names of partitions of one table. A name may have only some of the keys (``year=2013``). None
+                means all partitions.
             partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
                 (``year = 2013, month < 3``), instead of names.
             dry_run: whether to return only the directories that would be copied, with their sizes.
-            verify: whether to read the registered copies, too, and copy damaged ones again.
+            verify: whether to read also the registered copies, and to copy damaged copies again.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
-            copy_cluster: the cluster whose Spark copies the files. None: a job copies much data, and this process
-                little (``hivex.replication.job.min.size``, ``hivex.replication.job.cluster``).
+            copy_cluster: the cluster whose Spark copies the files. With None the amount of data decides whether a job
+                or this process copies (``hivex.replication.job.min.size``, ``hivex.replication.job.cluster``).
             progress: called every few seconds, in this thread.
             user: the owner of the transaction.
             agent_info: a text for people that names the caller, such as a DAG run and task.
@@ -293,7 +294,7 @@ class Replicator:
         return self._leftovers.clean(most_s)
 
     def copies(self, table: str) -> list[CopyStatus]:
-        """Return the current state of the copy of each partition on each cluster. The call reads only the metastore.
+        """Return the current state of each partition's copy on each cluster. The call reads only the metastore.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -428,7 +429,7 @@ def _check_options(
 def copy_statuses(
     bound: BoundTable, contents: TableContents, registered_ms: Mapping[int, int], now_ms: int
 ) -> Iterator[CopyStatus]:
-    """Yield the state of each partition on each cluster that has a copy of it, the primary first. Pure.
+    """Yield the states of all copies of each partition. The copy on the primary is the first one. Pure.
 
     ``registered_ms`` is a dict from directory id to the time of its registration on the primary.
     """

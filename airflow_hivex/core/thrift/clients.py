@@ -102,7 +102,7 @@ _LONGEST = 8192
 
 
 class SaslError(Exception):
-    """The client has not logged in, which this server requires."""
+    """The client has not logged in, but this server requires a login."""
 
 
 @dataclass(frozen=True, slots=True)

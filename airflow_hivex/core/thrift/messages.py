@@ -302,9 +302,10 @@ class MessageScanner:
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
-        """Return the end of a value, and None. Return None if bytes are missing.
+        """Return the end of a value, or None if bytes are missing.
 
-        For a structure or container, return instead the start of its contents, and their frame.
+        The result is a pair: the end, and None. For a structure or container it is the start and the frame of the
+        contents, which must be read next.
         """
         fixed = SIZES.get(value)
         if fixed is not None:

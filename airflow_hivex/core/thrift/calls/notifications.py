@@ -91,7 +91,7 @@ def mark_partition_for_event(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("isPartitionMarkedForEvent")
 def is_partition_marked_for_event(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Return whether a partition, which need not exist, is marked."""
+    """Return whether a partition is marked. The partition need not exist."""
     return endpoint.metastore.partition_events.is_marked(*_asked(endpoint, args))
 
 

@@ -320,7 +320,7 @@ def get_partitions_ps_with_auth_req(endpoint: Endpoint, client: Client, args: An
 
 @call("get_partitions_by_names")
 def get_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return the existing partitions among the named ones."""
+    """Return the named partitions that exist."""
     of = _of(endpoint, client, args)
     return of.several(of.by_names(args.names or ()))
 
@@ -367,7 +367,7 @@ def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[st
 
 @call("get_partitions_by_names_req")
 def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the existing partitions among the named ones, as of the request's write id list."""
+    """Return the named partitions that exist, as of the request's write id list."""
     request = args.req
     of = wanted(endpoint, client, request.db_name, request.tbl_name, request.validWriteIdList)
     return ttypes.GetPartitionsByNamesResult(partitions=of.hive(of.by_names(request.names or ())))

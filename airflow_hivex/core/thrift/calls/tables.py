@@ -185,13 +185,13 @@ def _tables(
 
 @call("get_table_objects_by_name")
 def get_table_objects_by_name(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
-    """Return the existing tables among the named ones."""
+    """Return the named tables that exist."""
     return _tables(endpoint, client, read_database(args.dbname), args.tbl_names or ())
 
 
 @call("get_table_objects_by_name_req")
 def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the existing tables among the named ones, or the tables that match a pattern."""
+    """Return the named tables that exist, or the tables that match a pattern."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     pattern = request.tablesPattern if not request.tblNames else None
