@@ -60,9 +60,9 @@ class _Open:
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest transaction id up to which all transactions have ended for this transaction's snapshot.
+        """Return the highest transaction id up to which the snapshot of this transaction has no open transactions.
 
-        The snapshot may still be requested. Then the lowest open transaction at the beginning decides.
+        If the transaction has not stored its snapshot, the lowest transaction that was open at its beginning decides.
         """
         if self.snapshot is None:
             return self.min_open_id - 1

@@ -80,7 +80,7 @@ class _Done:
 
 
 class NamespaceMoves:
-    """Moves namespaces. Safe to share between threads and processes."""
+    """The moves of namespaces to other clusters. Safe to share between threads and processes."""
 
     def __init__(self, services: Foundation, replicator: Replicator) -> None:
         self._services = services

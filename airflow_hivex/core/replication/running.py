@@ -84,7 +84,10 @@ class ReplicationTransactions:
             log.warning("Transaction %s of a replication could not be aborted: %s", txn_id, failure)
 
     def abort_dead(self, owners: Mapping[int, str]) -> None:
-        """Abort the open transactions whose processes ran on this machine and have died."""
+        """Abort the open transactions whose processes ran on this machine and have died.
+
+        ``owners`` is a dict from transaction to process.
+        """
         for txn_id, process in owners.items():
             if is_dead(process):
                 log.warning("Transaction %s is aborted: %s has died", txn_id, shown(process))
@@ -191,7 +194,7 @@ def is_dead(process: str) -> bool:
 
 
 def shown(process: str) -> str:
-    """Return the description for messages of a process from :func:`this_process`."""
+    """Return a short text about a process for messages. ``process`` is a result of :func:`this_process`."""
     facts = process.split(" ")
     return f"process {facts[3]} on {facts[0]}" if len(facts) == _FACTS else "its process"
 
