@@ -23,7 +23,7 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
     is replaced by a ``:name`` marker. If there are no parameters, the text is unchanged and the dict is None.
 
     Raises:
-        InvalidParametersError: the parameters have another type, or the numbers of parameters and markers differ.
+        InvalidParametersError: the parameters are not a mapping, list or tuple, or their number is wrong.
         StatementSyntaxError: the text cannot be split into tokens.
     """
     if parameters is None or (not isinstance(parameters, Mapping) and not _checked(parameters)):
@@ -42,7 +42,7 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
 
 
 def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Sequence[object] | None]:
-    """Return one item for each statement of a script: all ``parameters`` if it has ``?`` markers, and else None.
+    """Return one item for each statement: all ``parameters`` if the statement has ``?`` markers, or else None.
 
     Raises:
         InvalidParametersError: there are parameters, but no statement has a marker.

@@ -96,7 +96,7 @@ def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:
-    """Return the object; a table without a database gets the current database, and a link does not."""
+    """Return the object with the current database, if the text gives no database for it. A link stays unchanged."""
     if use.kind is ObjectKind.DATABASE and use.name is None:
         return replace(use, name=database)
     if use.kind is ObjectKind.TABLE and use.database is None and use.namespace is None:

@@ -193,13 +193,13 @@ def read_id(cursor: Cursor, what: str) -> int:
 
 
 def once(cursor: Cursor, token: Token | None, present: object) -> None:
-    """Refuse a clause that occurs a second time."""
+    """Refuse the clause at ``token`` if the same clause is already ``present``."""
     if present:
         raise cursor.error(f"{token.text if token else 'the clause'} is given twice", token)
 
 
 def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = ()) -> UnsupportedStatementError:
-    """Return the error for an unsupported statement, which it names by the first words.
+    """Return the error for an unsupported statement. The message has the first words of the statement.
 
     ``second`` are the words that may follow the first word. If the user mistyped one of them, the error suggests it.
     """

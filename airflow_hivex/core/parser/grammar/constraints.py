@@ -45,7 +45,7 @@ class ConstraintReader:
 
         Raises:
             StatementSyntaxError: the constraint is not SQL, or occurs twice.
-            UnsupportedStatementError: the constraint would have to be enforced and is not, or its expression is not
+            UnsupportedStatementError: this release does not enforce such a constraint, or its expression is not
                 about one row.
         """
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
@@ -79,7 +79,7 @@ class ConstraintReader:
 
         Raises:
             StatementSyntaxError: the constraint is not SQL, or occurs twice.
-            UnsupportedStatementError: the constraint would have to be enforced and is not, or its expression is not
+            UnsupportedStatementError: this release does not enforce such a constraint, or its expression is not
                 about one row.
         """
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)

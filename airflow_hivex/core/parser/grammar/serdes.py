@@ -134,7 +134,7 @@ def read_serde(cursor: Cursor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The format of files that a statement names, or None, with its options.
+    """The file format that a statement names, with its options. ``format`` is None if the statement names no format.
 
     ``path`` is the location that the statement gives as Spark's option ``path``. ``input_format``, ``output_format``
     and ``serde_library`` are Hive's classes, if the statement names them.

@@ -19,7 +19,7 @@ def read_new_table(cursor: Cursor) -> TableName:
     """Return the name of a table that is created.
 
     Raises:
-        StatementSyntaxError: the name is that of a link of another namespace.
+        StatementSyntaxError: the name is a link ``table@namespace``.
     """
     token = cursor.peek()
     table = cursor.table_name()
@@ -111,7 +111,7 @@ def read_skew(cursor: Cursor) -> Skew:
 
     Raises:
         StatementSyntaxError: the text is not such a clause, or names values or columns twice.
-        UnsupportedStatementError: the clause asks for directories by these values.
+        UnsupportedStatementError: the clause has STORED AS DIRECTORIES.
     """
     columns = cursor.names("a column")
     cursor.expect("ON")

@@ -85,7 +85,7 @@ def quoted(name: str) -> str:
 
 
 def query_of(text: str, parameters: Mapping[str, object] | None = None, database: str | None = None) -> Query:
-    """Return the query in a text, such as the stored text of a view, which names the database of each table.
+    """Return the query in a text, such as the stored text of a view. The table names in it have databases.
 
     Raises:
         SqlError: the text cannot be read.

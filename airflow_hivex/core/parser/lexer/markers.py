@@ -57,7 +57,7 @@ class Markers:
         return tuple(self._used)
 
     def use(self, names: Iterable[str]) -> None:
-        """Record that the statement has some markers."""
+        """Record the names of markers that the statement has."""
         self._used.update(dict.fromkeys(names))
 
     def check(self) -> None:

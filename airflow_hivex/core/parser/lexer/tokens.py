@@ -83,8 +83,9 @@ _HINT_START, _HINT_END = "/*+", "*/"
 def tokenize(text: str, *, with_variables: bool = False) -> list[Token]:
     """Return the tokens of ``text``, without white space, comments and hints.
 
-    In ``spark_catalog.database.name`` the first two parts become one token. If ``with_variables`` is set, ``${name}``
-    is a token, too, as in a script before its variables are replaced.
+    In ``spark_catalog.database.name`` the prefix ``spark_catalog.`` is left out, and the token of the database begins
+    at its place. If ``with_variables`` is set, ``${name}`` is a token, too, as in a script before its variables are
+    replaced.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string is not a character, a hint
@@ -134,8 +135,8 @@ def _at_catalog(tokens: Sequence[Token], index: int) -> bool:
 def lex(text: str, *, with_placeholders: bool = False, with_variables: bool = False) -> Iterator[Token]:
     """Yield the tokens of ``text``, including hints, by the rules of Spark's lexer.
 
-    If ``with_placeholders`` is set, ``{name}`` is a token, too; if ``with_variables`` is set, ``${name}`` is one. Spark
-    knows neither.
+    If ``with_placeholders`` is set, ``{name}`` is a token, too. If ``with_variables`` is set, ``${name}`` is a token,
+    too. Spark does not have these tokens.
 
     Raises:
         StatementSyntaxError: as :func:`tokenize`, except for hints.
@@ -237,7 +238,7 @@ def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStateme
 class Cursor:
     """A position in the tokens of a statement.
 
-    Reading moves the cursor; a wrong token is an error with its position.
+    A method that reads tokens moves the cursor. It raises an error with the position of a wrong token.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], markers: Markers, database: str | None = None) -> None:
@@ -284,14 +285,14 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Read these words if they come next; return whether they did."""
+        """Read these words if they come next, and return True. Otherwise return False."""
         if self.at(*words):
             self.index += len(words)
             return True
         return False
 
     def accept_one(self, *words: str) -> str | None:
-        """Read one of these words if it comes next; return the word, or None."""
+        """Read one of these words if it comes next, and return the word. Otherwise return None."""
         return next((word for word in words if self.accept(word)), None)
 
     def expect(self, *words: str) -> None:
@@ -301,7 +302,7 @@ class Cursor:
                 raise self.expected(word)
 
     def accept_symbol(self, symbol: str) -> bool:
-        """Read a symbol if it comes next; return whether it did."""
+        """Read a symbol if it comes next, and return True. Otherwise return False."""
         if self.at_symbol(symbol):
             self.index += 1
             return True
@@ -338,7 +339,7 @@ class Cursor:
         return PlacedName(name, self.span_from(start))
 
     def table_name(self) -> TableName:
-        """Read ``table`` or ``database.table``; ``@namespace`` may follow."""
+        """Return the name in ``table`` or ``database.table``; ``@namespace`` may follow."""
         first = self.peek()
         start = self.offset()
         parts = [self.name("the name of a table")]
@@ -350,14 +351,14 @@ class Cursor:
         return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace, self.span_from(start))
 
     def names(self, what: str) -> tuple[str, ...]:
-        """Read ``(name, name, ...)``, a list of different names."""
+        """Return the names in ``(name, name, ...)``, which must be different names."""
         self.expect_symbol("(")
         found = tuple(self.different(lambda: self.name(what)))
         self.expect_symbol(")")
         return found
 
     def different(self, read: Callable[[], str], kind: str = "") -> Iterator[str]:
-        """Yield the names of a list with commas. Before the next name, the caller reads what belongs to the last one.
+        """Yield the names of a list with commas. After each name, the caller reads the text that belongs to this name.
 
         Raises:
             StatementSyntaxError: the list has a name twice. The error uses ``kind`` as the word for such names.

@@ -174,7 +174,7 @@ def _readable(description: str) -> str:
 
 
 def _sentence(reason: str, found: Token | None) -> str:
-    """Return the reason of the parser in the words of the other errors, with the token at its place."""
+    """Return the parser's reason in the wording of the other errors, with the token at the place of the error."""
     if found is None:
         return reason
     if reason == _UNEXPECTED:

@@ -1,7 +1,7 @@
 """The pipe syntax (``FROM t |> WHERE a > 1 |> SELECT b``): its tokens in the order of a nested SELECT, for sqlglot.
 
-Spark reads the user's text unchanged. sqlglot only finds the names in the text. For this, each operator becomes a
-SELECT, and the query before the operator is in its FROM. Generated words have no place in the text.
+Spark reads the user's text unchanged. sqlglot only finds the names in the text. So the names of an operator stand in a
+SELECT whose FROM has the query before the operator. Generated words have no place in the text.
 
 A pipe binds less than UNION. Source: Spark's SqlBaseParser grammar, operatorPipeRightSide.
 """
@@ -29,7 +29,7 @@ def without_pipes(text: str, tokens: Sequence[Token]) -> list[Token]:
     """Return the tokens of a query, with nested SELECTs in place of its pipes.
 
     Raises:
-        StatementSyntaxError: an operator is not one of the pipe syntax, or has no operand.
+        StatementSyntaxError: a word is not an operator of the pipe syntax, or an operator or its operand is missing.
     """
     inner: list[Token] = []
     open_at: list[int] = []
@@ -167,7 +167,7 @@ class _Query:
     def _aggregate(self, operands: list[Token]) -> None:
         """Replace AGGREGATE by a SELECT of its aggregates and keys.
 
-        There is usually no GROUP BY, because sqlglot does not read the aliases of its keys.
+        GROUP BY is left out, because sqlglot does not read the aliases of its keys. It stays if it has grouping sets.
         """
         places = (index for index in range(len(operands)) if _is_group(operands, index))
         group = next((index for index in places if not _depth(operands[:index])), None)

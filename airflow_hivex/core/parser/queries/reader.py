@@ -151,7 +151,7 @@ def at_query(cursor: Cursor) -> bool:
 
 
 def read_query(cursor: Cursor) -> Query:
-    """Read the rest of the statement as a query.
+    """Return the rest of the statement as a query.
 
     Raises:
         StatementSyntaxError: the text is not a query, or two tables have the same name in it.

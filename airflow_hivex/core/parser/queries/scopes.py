@@ -654,7 +654,7 @@ def _together(outputs: Iterable[Output]) -> Output:
 
 
 def _renamed(output: Output, node: exp.Expr) -> Output:
-    """Return the output of the query with an alias, which is ``output`` unless the alias renames the columns."""
+    """Return ``output``, or the output of the new column names if the alias of ``node`` renames the columns."""
     alias = node.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output

@@ -179,7 +179,7 @@ class QueryStatement(OptionalQueryStatement):
 
 
 class ExplainedStatement(RoutedStatement):
-    """EXPLAIN of a statement that writes rows by several queries; the plan is shown, and no row is written."""
+    """EXPLAIN of a statement that writes rows by several queries. The plan is shown, and no row is written."""
 
     __slots__ = ()
 
@@ -230,7 +230,7 @@ class Role(enum.StrEnum):
 
 
 class ObjectKind(enum.StrEnum):
-    """The kinds of objects that statements name; a view or a link is named as a table is."""
+    """The kinds of objects that statements name. Views and links have the kind TABLE."""
 
     TABLE = "table"
     DATABASE = "database"

@@ -44,7 +44,7 @@ class DropCopy(Statement):
 class SetPrimaryCluster(Statement):
     """A change of the primary cluster of a table.
 
-    With ``force`` it continues with the rows that remain without a lost primary.
+    With ``force`` the old primary cluster may be lost. Then the table continues with the rows that other clusters have.
     """
 
     KIND = "ALTER TABLE SET PRIMARY CLUSTER"

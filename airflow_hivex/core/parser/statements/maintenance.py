@@ -18,8 +18,8 @@ _REPAIR = "TABLE <table> [<mode: ADD | DROP | SYNC>] [PARTITIONS]"
 class RepairPartitions(Statement):
     """A repair of the partitions in the metastore, which compares them with the folders of the table.
 
-    ``adds`` are folders without a partition in the metastore, which are added. ``drops`` are partitions without a
-    folder, which are dropped. Without ``is_repair`` the statement only shows these differences, as in Hive.
+    With ``adds`` a folder without a partition in the metastore becomes a partition. With ``drops`` a partition without
+    a folder is dropped. Without ``is_repair`` the statement only shows these differences, as in Hive.
     """
 
     KIND = "MSCK REPAIR TABLE"

@@ -103,7 +103,8 @@ class Insert(QueryStatement):
     NULL). ``columns`` is the column list, or None. ``rows`` has the values of a VALUES list if all values are
     constants; then the statement can run without Spark. ``query`` is always set. ``defaults`` are the places of DEFAULT
     in the query. With ``by_name`` a column of the query is written to the table's column of the same name. With
-    ``evolves`` the table gets the columns that only the query has.
+    ``evolves`` the table gets the columns that only the query has. With ``by_name`` these have new names; otherwise
+    they follow the table's columns.
     """
 
     KIND = "INSERT"

@@ -197,5 +197,5 @@ class ExecuteImmediate(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return no objects, since the statement in the text names its objects when it runs."""
+        """Return an empty tuple. The objects of the inner statement are known only when this statement runs."""
         return NOTHING

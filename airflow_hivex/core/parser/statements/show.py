@@ -106,7 +106,7 @@ class ShowTableProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowPartitions(Statement):
-    """The partitions of a table or link, or only the ones that satisfy a condition."""
+    """The partitions of a table or link, or only the partitions that satisfy a condition."""
 
     KIND = "SHOW PARTITIONS"
     SYNTAX = (
@@ -163,7 +163,7 @@ class ShowFunctions(RoutedStatement):
         return ()
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has no queries
-        """Return the statement."""
+        """Return the statement unchanged, because it has no queries."""
         return self
 
 
@@ -195,7 +195,7 @@ class DescribeFunction(RoutedStatement):
         return NOTHING if self.database is None else function_uses(TableName(self.name, self.database), Role.DESCRIBE)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has no queries
-        """Return the statement."""
+        """Return the statement unchanged, because it has no queries."""
         return self
 
 
