@@ -1,1 +1,1 @@
-"""The catalog: databases, tables, partitions, their copies, and the log of changes."""
+"""The catalog: databases, functions, tables, partitions, directories, their copies, and links."""

@@ -1,4 +1,4 @@
-"""Tables as a query sees them: the partitions and directories that it needs, and the places of their copies."""
+"""Tables as a query sees them: the partitions and directories that the query needs, and the places of their copies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ALL_TXNS = ValidTxnList(MAX_ID)
 
 @dataclass(frozen=True, slots=True)
 class BoundPartition:
-    """The directories and copies of one partition that a query reads; the name is None without partitions.
+    """A partition that a query reads, or a table without partitions, whose name is None.
 
-    ``location`` is relative to the primary cluster's file system; ``directories`` are the base and deltas that the
-    query's snapshot sees, in reading order; a plain table has no directories. The reader's own transaction may have
-    written directories that are not registered yet.
+    ``location`` is relative to the primary cluster's file system. ``directories`` are the base and the deltas that the
+    query's snapshot sees, in reading order; a plain table has no directories. Directories that the reader's own
+    transaction has written may not be registered yet.
     """
 
     name: str | None
@@ -38,11 +38,11 @@ class BoundPartition:
 
 @dataclass(frozen=True, slots=True)
 class BoundTable:
-    """One table as a query sees it in its snapshot.
+    """A table as a query sees it in its snapshot.
 
-    ``copies`` has the secondary clusters that the caller names, each with the locations of those needed partitions
-    whose copies are complete and current. ``stale`` has the names of the partitions whose copies lag.
-    ``partly_visible`` is set when a directory holds write ids that the snapshot must not see.
+    ``copies`` is a dict from secondary cluster to the locations of its complete and current copies, by partition.
+    ``stale`` is a dict from secondary cluster to the partitions whose copies lag. ``partly_visible`` is True if a
+    directory has write ids that the snapshot must not see.
     """
 
     table: StoredTable
@@ -54,12 +54,12 @@ class BoundTable:
 
     @property
     def partition_names(self) -> list[str]:
-        """Return the names of the partitions; empty for a table without partitions."""
+        """Return the names of the partitions. The list is empty for a table without partitions."""
         return [each.name for each in self.partitions if each.name is not None]
 
     @property
     def registered_directories(self) -> tuple[RegisteredDirectory, ...]:
-        """Return the registered directories that are read, without directories of the reader's own transaction."""
+        """Return the directories that the query reads, without unregistered ones of the reader's own transaction."""
         directories = (each for partition in self.partitions for each in partition.directories)
         return tuple(each for each in directories if isinstance(each, RegisteredDirectory))
 
@@ -72,10 +72,10 @@ def bind_table(
     clusters: Collection[str],
     own: Mapping[str | None, Sequence[WrittenDirectory]] = MappingProxyType({}),
 ) -> BoundTable:
-    """Return the partitions of a table that match ``predicate`` in the snapshot, with their copies on ``clusters``.
+    """Return a table with the partitions that match ``predicate`` in the snapshot, and their copies on ``clusters``.
 
-    Pure. ``own`` has, by partition, the directories that the reader's own transaction has written and not registered
-    yet.
+    The function reads no database. ``own`` is a dict from partition to the directories that the reader's own
+    transaction has written but not registered yet.
     """
     write_ids = snapshot.list_of(table)
     needed = _needed(table, contents, predicate, own)
@@ -105,7 +105,7 @@ def bind_table(
 
 
 class _Needed(NamedTuple):
-    """A partition that is read, or a table without partitions, whose ``name`` and ``id`` are None."""
+    """A partition that a query reads, or a table without partitions, whose ``name`` and ``id`` are None."""
 
     name: str | None
     location: str
@@ -139,7 +139,7 @@ def _needed(
 
 
 def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Directory]:
-    """Return written directories that are not registered yet, so that no other cluster has copies of them."""
+    """Return directories for a reader that are written but not registered yet. No other cluster has copies of them."""
     return [
         Directory(each.name, each.row_layout or table.row_layout, each.files, each.rows, each.size_bytes)
         for each in written
@@ -147,7 +147,7 @@ def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Dir
 
 
 def route_input(bound: BoundTable) -> RouteInput:
-    """Return the input of the router for one reference to a table."""
+    """Return the input of the router for a table that a query refers to."""
     table = bound.table
     return RouteInput(
         table=table.full_name,
@@ -159,17 +159,17 @@ def route_input(bound: BoundTable) -> RouteInput:
 
 
 def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> DirectoryState:
-    """Return the registered directories that a snapshot reads, and the other ones."""
+    """Return which of the named directories a snapshot reads, and which it does not read."""
     seen = [name for name in names if _is_compaction_seen(name, write_ids, valid_txns)]
     return directory_state(seen, write_ids, _ALL_TXNS)
 
 
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Return whether a snapshot may read a directory with regard to the compaction that made it, if any.
+    """Return whether a snapshot may read a directory, as far as a compaction has made the directory.
 
-    Registered directories are committed. A compaction changes no visible row. An older snapshot may read the result of
-    a compaction, too, if all merged write ids are settled for the snapshot. It must, since the merged directories may
-    be deleted already.
+    Registered directories are committed, and a compaction changes no visible row. So a snapshot that is older than the
+    compaction may read the result, too, if all merged write ids have ended for the snapshot. It must read the result,
+    since the merged directories may be deleted already.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

@@ -1,6 +1,6 @@
-"""The sizes of namespaces and tables, from the registered directories, and quotas: no file system is read.
+"""The sizes of namespaces and tables, and quotas. Sizes come from the registered directories, not from file systems.
 
-Functions here take part in the caller's transaction.
+Functions here take part in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _D, _COPIES = directories.c, directory_copies.c
 
 @dataclass(frozen=True, slots=True)
 class HeldBytes:
-    """The directories of a table on one cluster whose registration lies in one span of time.
+    """The total size of a table's directories that were registered on a cluster in one span of time.
 
-    ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows, less the number of
-    delete events. Directories are obsolete when no new reader needs them and the cleaner has not removed them.
+    ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows minus the number of
+    delete events. Obsolete directories, which no new reader needs, are counted apart until the cleaner removes them.
     """
 
     namespace: str
@@ -71,7 +71,7 @@ class HeldBytes:
 
 @dataclass(frozen=True, slots=True)
 class LinkedBytes:
-    """The bytes that a namespace reaches through a link, on the primary cluster of its source."""
+    """The bytes that a namespace reads through a link, on the primary cluster of the linked table."""
 
     namespace: str
     cluster: str
@@ -85,9 +85,10 @@ def read_held(
     namespaces: Collection[str] | None = None,
     cluster: str | None = None,
 ) -> list[HeldBytes]:
-    """Return the sums of the directories of each table, cluster and age. One round trip.
+    """Return the total sizes of directories for each table, cluster, age and obsolescence. One round trip.
 
-    ``begins_ms`` are the times at which the spans begin, the newest first. The last span is before all of these times.
+    ``begins_ms`` are the times at which the spans of time begin, the newest first. One more span is before all of these
+    times.
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
@@ -134,7 +135,7 @@ def read_held(
 def read_linked(
     connection: Connection, namespaces: Collection[str] | None = None, cluster: str | None = None
 ) -> list[LinkedBytes]:
-    """Return the bytes that namespaces reach through each of their links. One round trip."""
+    """Return the bytes that namespaces read through each of their links. One round trip."""
     link, exceptions = links.c, link_partitions.c
     judged = judged_directories(select(link.table_id))
     is_shown = or_(
@@ -198,14 +199,13 @@ def largest_tables(connection: Connection, database_id: int, cluster: str, count
 
 
 def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Collection[int] | None = None) -> Subquery:
-    """Return the directories of tables, by default of all tables, each as obsolete (1) or readable (0).
+    """Return the subquery for the directories of tables, each with ``is_obsolete``: 1 or 0.
 
-    With ``partition_ids`` these are the directories of some partitions only.
+    ``table_ids`` and ``partition_ids`` restrict it to some tables and partitions. A directory is obsolete if a newer
+    base has its rows, if a compaction has merged it into another directory, or if its table or partition was dropped.
+    All registered directories are committed.
 
-    A directory is obsolete when a newer base holds its rows, when a compaction has merged it into another one, or when
-    its table or partition was dropped. Registered directories have all been committed.
-
-    Tables without overwrites and compactions, which are most of a large metastore, need no sort.
+    A table without overwrites and compactions needs no sort. Most tables of a large metastore are such tables.
     """
     place = tuple_(_D.table_id, _partition(_D))
     replacing = directories.alias("replacing").c
@@ -260,7 +260,7 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
 
 
 def _selected(judgement: ColumnElement[int], *conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return some directories, each with its judgement and whether its table or partition was dropped."""
+    """Return the query for directories with ``judgement``, and with ``is_dropped`` for their table or partition."""
     return (
         select(
             _D.id,
@@ -283,7 +283,7 @@ def _columns(of: Any) -> list[ColumnElement[Any]]:
 
 
 def _partition(of: Any) -> ColumnElement[int]:
-    """Return the partition's id; for a table without partitions, a number that no partition has."""
+    """Return the expression for the partition's id, or for -1 if the table has no partitions."""
     return func.coalesce(of.partition_id, literal_column("-1"))
 
 
@@ -311,9 +311,9 @@ _LARGEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most bytes that the tables of a namespace may hold on a cluster, their copies included.
+    """The most bytes that the tables of a namespace, and copies of these tables, may have on a cluster.
 
-    Above ``warning_percent`` of the quota, commits log a warning.
+    If more than ``warning_percent`` of the quota are used, commits log a warning.
     """
 
     namespace: str
@@ -322,7 +322,7 @@ class Quota:
     warning_percent: int
 
     def status(self, used: int) -> str:
-        """Return ``ok``, ``warning`` or ``exceeded`` for a number of bytes."""
+        """Return ``ok``, ``warning`` or ``exceeded`` for a number of used bytes."""
         if used > self.size_bytes:
             return "exceeded"
         return "warning" if used * 100 >= self.size_bytes * self.warning_percent else "ok"
@@ -330,7 +330,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """A quota, and the bytes that were used before a commit adds more."""
+    """A quota, and the bytes in use before a commit adds more."""
 
     quota: Quota
     database_id: int
@@ -348,9 +348,10 @@ def read_quotas(connection: Connection) -> list[Quota]:
 
 
 def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | None:
-    """Return the quota of a table's namespace on a cluster and the bytes in use, or None if the namespace has no quota.
+    """Return the quota of a table's namespace on a cluster and the bytes in use, or None if there is not any quota.
 
-    Until the caller's transaction ends, no other commit adds bytes to the namespace there. Two round trips.
+    Until the caller's database transaction ends, no other commit adds bytes to the namespace on this cluster. Two round
+    trips.
     """
     query = (
         select(_Q.database_id, databases.c.name, _Q.size_bytes, _Q.warning_percent)
@@ -367,7 +368,7 @@ def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | 
 
 
 def lock_use_of(connection: Connection, database_id: int, namespace: str, cluster: str) -> QuotaUse | None:
-    """Return the quota of a namespace on a cluster and the bytes in use, as :func:`lock_use` does for a table."""
+    """Return the quota of a namespace on a cluster and the bytes in use, or None; see :func:`lock_use`."""
     query = select(_Q.size_bytes, _Q.warning_percent).where(_Q.database_id == database_id, _Q.cluster == cluster)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
@@ -377,9 +378,9 @@ def lock_use_of(connection: Connection, database_id: int, namespace: str, cluste
 
 
 def check_use(connection: Connection, use: QuotaUse | None) -> None:
-    """Refuse the directories that were registered since :func:`lock_use`, if they exceed the quota.
+    """Refuse a commit if the directories that it has registered since :func:`lock_use` exceed the quota.
 
-    A commit that does not increase the bytes is not refused. One round trip; without a quota, no round trip.
+    A commit that does not increase the bytes in use is not refused. One round trip; without a quota, no round trip.
 
     Raises:
         QuotaExceededError: the namespace would have more bytes than its quota.
@@ -402,7 +403,7 @@ def check_use(connection: Connection, use: QuotaUse | None) -> None:
 
 
 def put_quota(connection: Connection, database_id: int, quota: Quota) -> None:
-    """Store the quota of a namespace on a cluster. It replaces an earlier quota."""
+    """Store the quota of a namespace on a cluster, in place of an earlier quota."""
     values = {"size_bytes": quota.size_bytes, "warning_percent": quota.warning_percent}
     of_namespace = (_Q.database_id == database_id, _Q.cluster == quota.cluster)
     if not connection.execute(update(quotas).where(*of_namespace).values(**values)).rowcount:
@@ -410,6 +411,6 @@ def put_quota(connection: Connection, database_id: int, quota: Quota) -> None:
 
 
 def delete_quota(connection: Connection, database_id: int, cluster: str) -> bool:
-    """Remove the quota of a namespace on a cluster; return whether it existed."""
+    """Remove the quota of a namespace on a cluster, and return whether the quota existed."""
     of_namespace = (_Q.database_id == database_id, _Q.cluster == cluster)
     return bool(connection.execute(delete(quotas).where(*of_namespace)).rowcount)

@@ -1,8 +1,9 @@
-"""The progress of streams of the changes of tables. Functions here take part in the caller's transaction.
+"""The progress of streams that read the changes of tables, in batches, and of applications that write batches.
 
-A batch is recorded before it is processed, and removed when it is done, so a repeated batch has the same rows. The
-number of a batch is the number of its last commit among the recorded commits of all tables. So the numbers of a stream
-still rise after another table has replaced the table, and a writer that takes each number once skips no batch.
+The end of a batch is recorded before the batch is processed, so a repeated batch has the same rows. The number of a
+batch is the number of its last commit among the recorded commits of all tables. So the numbers of a stream still rise
+if another table replaces the table, and a writer that writes each number only once skips no batch. Functions here take
+part in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _S, _C = change_streams.c, table_commits.c
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """One batch of a stream: the changes after the version ``since`` up to ``until``; without ``since``, all rows."""
+    """A batch of a stream: the changes after the version ``since`` up to the version ``until``.
+
+    Without ``since`` the batch has all rows of the version ``until``.
+    """
 
     batch_id: int
     since: int | None
@@ -31,8 +35,8 @@ class ChangeBatch:
 def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | None:
     """Return the number and write id of the last commit to a table, or None if the table has no commit.
 
-    On PostgreSQL the function waits for commits that are being recorded, so that no lower number follows. Two round
-    trips.
+    On PostgreSQL the function waits for commits that are being recorded, so that a commit with a lower number cannot
+    appear later. Two round trips.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE table_commits IN SHARE MODE"))
@@ -42,9 +46,9 @@ def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | N
 
 
 def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
-    """Return the unfinished batch of a stream, else the next batch, or None if the table has no new commits.
+    """Return the unfinished batch of a stream, or else the next batch. It is None if the table has no new commits.
 
-    ``since`` is used only for a new stream. Four round trips.
+    A new stream begins after the version ``since``. Four round trips.
     """
     of_stream = (_S.table_id == table_id, _S.stream == stream)
     row = connection.execute(select(change_streams).where(*of_stream).with_for_update()).one_or_none()
@@ -66,7 +70,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
-    """Record that a batch is done, unless another process has recorded it. One round trip."""
+    """Record that a batch is processed. Nothing changes if another process has recorded this. One round trip."""
     connection.execute(
         update(change_streams)
         .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)
@@ -80,7 +84,7 @@ def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeB
 
 
 def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
-    """Return whether the table has the batch, or a later batch of the same application. One round trip."""
+    """Return whether a batch, or a later batch of the same application, was written to a table. One round trip."""
     query = select(written_batches.c.batch_id).where(
         written_batches.c.table_id == table_id, written_batches.c.app_id == key.app_id
     )
@@ -89,9 +93,9 @@ def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
 
 
 def record(connection: Connection, table_id: int, key: BatchKey, txn_id: int) -> bool:
-    """Record a batch with the commit of its rows; return whether it is new. One round trip.
+    """Record that a transaction writes a batch, and return whether the batch is new. One round trip.
 
-    If two writers have the same batch, the second one waits here for the first one's commit, and then gets False.
+    If two writers have the same batch, the second one waits for the commit of the first one, and then gets False.
     """
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert(written_batches).values(

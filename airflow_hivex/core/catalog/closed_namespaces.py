@@ -1,4 +1,4 @@
-"""Closed namespaces, and the rules for their tables. Functions here take part in the caller's transaction."""
+"""Closed namespaces, and the rules for their tables. Functions here take part in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SHARED = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE).scal
 def closed_namespaces(connection: Connection, names: Iterable[str]) -> frozenset[str]:
     """Return the closed namespaces among ``names``. One round trip.
 
-    The property ``hivex.namespace.mode`` of the database decides. A database without it has the mode that all clients
-    share.
+    The property ``hivex.namespace.mode`` of the database decides. A database without this property has the mode that
+    all clients share.
     """
     query = select(databases.c.name, databases.c.parameters, _SHARED).where(databases.c.name.in_(sorted({*names})))
     return frozenset(row.name for row in connection.execute(query) if _is_closed(row.parameters, row[2]))
@@ -41,9 +41,9 @@ def is_closed(connection: Connection, name: str) -> bool:
 
 
 def check_parents(connection: Connection, namespace: str, table: Table) -> None:
-    """Refuse foreign keys of a table in a closed namespace that reference tables of another namespace.
+    """Refuse a table in a closed namespace if one of its foreign keys references a table of another namespace.
 
-    One round trip if the table has a foreign key, otherwise no round trip.
+    One round trip if there is such a foreign key, otherwise no round trip.
 
     Raises:
         ForeignNameError: the namespace is closed, and a key references a table of another namespace.
@@ -58,10 +58,10 @@ def check_parents(connection: Connection, namespace: str, table: Table) -> None:
 def check_folder(
     connection: Connection, namespace: str, cluster: str, location: str, kind: str, name: str, table_id: int = 0
 ) -> None:
-    """Refuse a folder that overlaps a folder of another namespace, if either of the two namespaces is closed.
+    """Refuse a folder that overlaps a folder of another namespace, if at least one of the two namespaces is closed.
 
     ``table_id`` is the table that gets the folder. If two transactions choose folders at the same time, the second one
-    waits for the first one. Two round trips if no other namespace has a folder there.
+    waits for the first one. Two round trips if no folder of another namespace overlaps the folder.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
@@ -85,9 +85,9 @@ def foreign_owner(
     *,
     closed: Collection[str] | None = None,
 ) -> str | None:
-    """Return the owner because of which :func:`check_folder` refuses a folder, or None if the folder is accepted.
+    """Return the other owner that makes :func:`check_folder` refuse a folder, or None if the folder is accepted.
 
-    ``closed`` are the closed namespaces, if the caller knows them.
+    ``closed`` are the closed namespaces, if the caller has read them.
     """
     found = _others_at(connection, namespace, cluster, location, table_id)
     if not found:
@@ -98,7 +98,7 @@ def foreign_owner(
 
 
 def foreign_owners(connection: Connection, namespace: str, cluster: str, location: str) -> list[str]:
-    """Return an owner from each other namespace, closed or not, that has a folder at the location."""
+    """Return one owner from each other namespace, closed or open, with a folder that overlaps the location."""
     return sorted(_others_at(connection, namespace, cluster, location, 0).values())
 
 

@@ -1,4 +1,4 @@
-"""The commits to a table or partition. Clients wait for them, and store their reading position with a commit."""
+"""The commits to tables and partitions. Clients wait for commits, and store their reading position with a commit."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _META = "_meta"
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """A transaction that has written to a table or partition and committed.
+    """A committed transaction that has written to a table or partition.
 
-    ``partition`` is None for a table without partitions, and when the written partitions are not known.
+    ``partition`` is None for a table without partitions, or if the written partitions are not known.
     """
 
     table: str
@@ -49,7 +49,7 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Rows and bytes that were added to a table; an update adds the rows that it changes."""
+    """The numbers of rows and bytes that were added to a table. An update adds the rows that it changes."""
 
     rows: int
     size_bytes: int
@@ -74,11 +74,11 @@ class WrittenDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CommitMark:
-    """A point in the commits to a table.
+    """A position in the commits to a table.
 
-    A transaction gets its write id when it begins to write, so a lower id may be committed after a higher one:
-    ``open_ids`` are the ids up to ``write_id`` that were still open. A later table of the same name continues with
-    higher write ids; ``table_id`` distinguishes the two.
+    A transaction gets its write id when it begins to write, so a lower id may be committed after a higher id.
+    ``open_ids`` are the write ids up to ``write_id`` whose transactions were still open. A later table of the same name
+    continues with higher write ids; ``table_id`` shows which table is meant.
     """
 
     table_id: int
@@ -86,12 +86,12 @@ class CommitMark:
     open_ids: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the mark as values of JSON."""
+        """Return the mark as a JSON object."""
         return {"table_id": self.table_id, "write_id": self.write_id, "open_ids": list(self.open_ids)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the mark that :meth:`to_json` has written.
+        """Return the mark from a JSON object of :meth:`to_json`.
 
         Raises:
             InvalidObjectError: the value is not a valid mark.
@@ -103,9 +103,9 @@ class CommitMark:
 
 
 class Commits:
-    """Queries about the commits to tables, and a commit together with a change of a table's property.
+    """The service that reads the commits to tables, and commits a transaction together with a table's property.
 
-    The housekeeper keeps the last commit to each table and partition, and the commit with the highest write id.
+    Of each table and partition, the housekeeper keeps the last commit and the commit with the highest write id.
     """
 
     def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:
@@ -114,7 +114,7 @@ class Commits:
         self._transactions = transactions
 
     def mark(self, database: str, table: str) -> CommitMark:
-        """Return the current mark of a table, which lies after all of its commits. Six round trips.
+        """Return the current mark of a table: the position after all of its commits. Six round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -133,12 +133,11 @@ class Commits:
     def after(
         self, database: str, table: str, partition: str | None = None, *, since: CommitMark | int | None = None
     ) -> TableCommit | None:
-        """Return the last commit to a table or partition after a mark or a write id, None if there was no such commit.
+        """Return the last commit to a table or partition after ``since``, or None if there was no such commit.
 
-        Three round trips.
-
-        Without ``since`` any commit counts; after a write id, commits with higher write ids count. The partition is
-        ``key=value/...`` and need not exist yet; a commit that does not record its partitions counts for all of them.
+        ``since`` is a mark or a write id; without it any commit counts. After a write id, commits with higher write ids
+        count. The partition is ``key=value/...``, and need not exist yet. A commit without recorded partitions counts
+        for all partitions. Three round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -164,9 +163,9 @@ class Commits:
         return TableCommit(full_name, row.partition, row.write_id, row.txn_id, to_datetime(row.committed_ms))
 
     def of_transactions(self, txn_ids: Sequence[int]) -> list[TableCommit]:
-        """Return the tables and partitions that committed transactions have written, oldest first. One round trip.
+        """Return the commits of transactions to tables and partitions, oldest first. One round trip.
 
-        A table or partition of an older transaction is missing once housekeeping has forgotten it.
+        A commit is missing if the housekeeping has removed its record.
         """
         completed = completed_txn_components.c
         named = databases.c.name.label("database_name"), tables.c.name.label("table_name")
@@ -195,7 +194,7 @@ class Commits:
     def directories_of(self, txn_ids: Sequence[int], limit: int) -> list[WrittenDirectory]:
         """Return the registered directories that committed transactions have written, oldest first. One round trip.
 
-        A directory that was compacted and cleaned meanwhile is missing.
+        A directory is missing if it was compacted and cleaned meanwhile.
         """
         d = directories.c
         written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
@@ -225,9 +224,9 @@ class Commits:
             ]
 
     def volumes(self, txn_ids: Sequence[int]) -> dict[str, Volume]:
-        """Return the rows and bytes that committed transactions have added to each table. One round trip.
+        """Return the rows and bytes that committed transactions have added, as a dict from table. One round trip.
 
-        A table whose directories were compacted and cleaned meanwhile is missing.
+        A table is missing if its directories were compacted and cleaned meanwhile.
         """
         written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
         query = (

@@ -1,4 +1,4 @@
-"""The contents of a table: partitions with their directories, and the places of copies, read in one round trip."""
+"""The contents of a table, read in one round trip: partitions, directories, and the places of copies."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class TableContents:
     """The chosen partitions of a table, their registered directories, and their copies on some clusters.
 
     ``directories`` is a dict from partition id to directories; a table without partitions has the id None.
-    ``locations`` is a dict from cluster to the places of its copies, which are a dict by partition. ``held`` is a dict
-    from cluster to the ids of the directories in these copies.
+    ``locations`` is a dict from cluster to a dict from partition id to the location of the copy. ``held`` is a dict
+    from cluster to the ids of the directories that the cluster has.
     """
 
     partitions: Sequence[FoundPartition] = ()
@@ -54,7 +54,7 @@ class TableContents:
 
 
 _TAKEN_ALONG = 200
-"""Up to this number of partitions, the contents are read with the names, before the wanted ones are chosen."""
+"""The most partitions whose contents are read together with their names, before the wanted partitions are chosen."""
 
 
 def read_contents(
@@ -63,8 +63,8 @@ def read_contents(
     """Return the contents of the partitions that match a predicate, with their copies on some clusters.
 
     One round trip in most cases. If the database cannot decide the whole predicate, and finds more than 200 partitions,
-    each batch of wanted partitions takes one more round trip. Partitions of plain tables with storage descriptors of
-    their own take one more, too. The result may include directories and copies of partitions that are not wanted.
+    each batch of matching partitions takes one more round trip. It also takes one more if partitions of a plain table
+    have their own storage descriptors. The result may include directories and copies of partitions that do not match.
 
     Raises:
         InvalidOperationError: a scan of a plain table cannot read one of its partitions.
@@ -122,14 +122,14 @@ def _merged(
 
 
 def _part(kind: int, *columns: ColumnElement[Any]) -> Any:
-    """Return the query for one kind of rows of the combined result; all kinds have the columns of a directory."""
+    """Return the query for rows of one kind of the combined result. All kinds have the columns of a directory."""
     names = ("partition_id", "id", "name", "text", "files", "rows", "size_bytes")
     labelled = [column.label(name) for column, name in zip(columns, names, strict=True)]
     return select(literal_column(str(kind), Integer).label("kind"), *labelled)
 
 
 def _of_partitions(table: StoredTable, secondaries: Sequence[str], restriction: _Restriction | None) -> list[Any]:
-    """Return the queries of all contents except partition names; ``restriction`` selects some partitions."""
+    """Return the queries for the contents without the partitions themselves. ``restriction`` selects partitions."""
 
     def chosen(part: Any, column: ColumnElement[Any]) -> Any:
         return part if restriction is None else part.where(restriction(column))

@@ -25,7 +25,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 
 
 class CopyMethods(SnapshotReading):
-    """Registers copies on secondary clusters, and withdraws them."""
+    """The methods of ``ObjectStore`` that register copies on secondary clusters, and withdraw them."""
 
     def register_copy(
         self,
@@ -36,12 +36,12 @@ class CopyMethods(SnapshotReading):
         *,
         location: str | None = None,
     ) -> list[str]:
-        """Register files that another program has copied to ``cluster``; return the names of the registered partitions.
+        """Register files that another program has copied to ``cluster``, and return the names of their partitions.
 
         ``partitions`` are names (``month=1``) or values; None means all partitions. For a table without partitions, the
-        result has the table's name. ``location`` is the table's folder there, by default the same as on the primary.
-        The files that the current snapshot reads are compared by name and size first. Later writes to the primary make
-        the copy stale until it is registered again (docs/reference/clusters.md, M11).
+        result has the table's name. ``location`` is the folder of the table on the cluster, by default the same as on
+        the primary. Before, the files that the current snapshot reads are compared by name and size. Later writes to
+        the primary make the copy stale until it is registered again (docs/reference/clusters.md, M11).
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -95,16 +95,18 @@ class CopyMethods(SnapshotReading):
         write_ids: ValidWriteIdList | None = None,
         moment: Moment | None = None,
     ) -> None:
-        """Register copies of registered directories on ``cluster``. One transaction; safe to repeat.
+        """Register copies of registered directories on ``cluster``, in one database transaction. Safe to repeat.
 
-        The caller has copied and verified the files; ``checksums`` is a dict from directory id to checksum. Queries use
-        the copy of a partition if it has all directories that their snapshot reads. So several calls may register the
-        directories, and the directories of earlier calls stay. ``partitions`` are further copied partitions, which are
-        empty or whose table is not transactional. ``location`` is the table's folder on the cluster. Its default is the
-        folder of the table's copies or, without copies, the location on the primary cluster. ``locations`` is a dict
-        from partitions with another location to this location; the key None stands for a table without partitions.
-        ``write_ids`` are the copy's write ids, for users to see. ``moment`` is the snapshot of the copies; sessions
-        that accept a lag can read the copies as of it. On the primary cluster only the checksums are stored.
+        The caller has copied and verified the files. ``checksums`` is a dict from directory id to checksum. A query
+        uses the copy of a partition if the copy has all directories that the query's snapshot reads. So several calls
+        may register the directories of a partition; the directories of earlier calls stay. ``partitions`` are further
+        copied partitions without registered directories: they are empty, or their table is not transactional.
+
+        ``location`` is the table's folder on the cluster. Its default is the folder of the table's copies or, without
+        copies, the location on the primary cluster. ``locations`` is a dict from partition to location, for partitions
+        outside of this folder; the key None stands for a table without partitions. ``write_ids`` are the copy's write
+        ids, which users see. ``moment`` is the snapshot of the copies. Sessions that accept a lag can read the copies
+        as of this moment. On the primary cluster only the checksums are stored.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -136,12 +138,12 @@ class CopyMethods(SnapshotReading):
             return copy_rows.checksums_of(connection, [each.id for each in directories])
 
     def registered_ms(self, directories: Collection[RegisteredDirectory], cluster: str) -> dict[int, int]:
-        """Return the time (ms) of each directory's registration on a cluster, as a dict from directory id."""
+        """Return a dict from directory id to the time (ms) of the directory's registration on a cluster."""
         with self._read() as connection:
             return copy_rows.registered_ms(connection, [each.id for each in directories], cluster)
 
     def history(self, table: StoredTable, clusters: Collection[str]) -> TableHistory:
-        """Return the bounds of a table's history, and the moments of its copies on clusters."""
+        """Return the history of a table: its bounds, and the moments of the table's copies on clusters."""
         with self._read() as connection:
             return read_history(connection, table, clusters)
 
@@ -165,7 +167,9 @@ class CopyMethods(SnapshotReading):
     def unregister_copy(
         self, database: str, table: str, cluster: str, partitions: Sequence[str | Sequence[Value]] | None = None
     ) -> None:
-        """Forget the copies of partitions on ``cluster`` (None: of all partitions, or of the table); files stay.
+        """Withdraw the copies of partitions on ``cluster``. The files stay.
+
+        If ``partitions`` is None, the copies of all partitions are withdrawn, or of a table without partitions.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.
@@ -190,7 +194,7 @@ class CopyMethods(SnapshotReading):
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
     ) -> tuple[BoundTable, dict[str, int], ValidTxnList]:
-        """Return the chosen partitions in the current snapshot, a dict from their names to ids, and the snapshot."""
+        """Return a table with the chosen partitions, a dict from partition name to id, and the current snapshot."""
         named = (normalise(database), normalise(name))
         snapshot = self.snapshot([named])
         table = snapshot.tables[named]

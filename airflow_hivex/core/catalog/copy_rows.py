@@ -1,4 +1,4 @@
-"""Copies on secondary clusters: the directories and partitions that a cluster holds, and the lag of its copies."""
+"""Copies on secondary clusters: their directories and partitions, their files, and their lag."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ Files = Mapping[str, int]
 class NewCopies:
     """New copies of registered directories on ``cluster``. ``directories`` has the state that was copied.
 
-    ``checksums`` is a dict from directory id to checksum. ``partitions`` are further partitions that are copied
-    completely: they have no registered directories, because they are empty or their table is not transactional.
-    ``location`` is the table's folder there; None means the folder of its copies, or else the same as on the primary.
-    ``locations`` are the places of single partitions (None: of a table without partitions) that lie elsewhere.
-    ``write_ids`` are the write ids of the copied directories, ``moment`` is the snapshot of the copy.
+    ``checksums`` is a dict from directory id to checksum. ``partitions`` are further copied partitions without
+    registered directories: they are empty, or their table is not transactional. ``location`` is the table's folder on
+    the cluster. None means the folder of the table's copies or, without copies, the location on the primary cluster.
+    ``locations`` is a dict from partition to location, for partitions outside of this folder; the key None stands for a
+    table without partitions. ``write_ids`` are the write ids of the copied directories. ``moment`` is the snapshot of
+    the copy.
     """
 
     table: StoredTable
@@ -56,10 +57,10 @@ class NewCopies:
 
 
 def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]:
-    """Write the rows of copies; return the names of their partitions. Safe to repeat.
+    """Register copies, and return the names of their partitions. Safe to repeat.
 
-    The caller has locked the table for a change. Earlier copies of a partition in another place are forgotten. On the
-    primary cluster only the checksums are stored.
+    The caller has locked the table for a change. An earlier copy of a partition at another location is withdrawn. On
+    the primary cluster only the checksums are stored.
 
     Raises:
         CopyOutdatedError: a directory is not registered any more, or has grown since.
@@ -91,7 +92,7 @@ def _check_current(connection: Connection, new: NewCopies) -> None:
 
 
 def _places(connection: Connection, new: NewCopies) -> dict[int, tuple[str, str]]:
-    """Return the name and the primary location of each partition, as a dict from partition id.
+    """Return a dict from partition id to the partition's name and its location on the primary cluster.
 
     Raises:
         NoSuchPartitionError: a partition was dropped.
@@ -153,7 +154,7 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
 
 
 def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[int, str]:
-    """Return the known checksums of directories, as a dict from directory id to checksum. One query per batch."""
+    """Return a dict from directory id to checksum, for the known checksums. One query per batch."""
     c = directory_copies.c
     return {
         row.directory_id: row.checksum
@@ -165,7 +166,7 @@ def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[i
 
 
 def registered_ms(connection: Connection, directory_ids: Sequence[int], cluster: str) -> dict[int, int]:
-    """Return the time (ms) of each directory's registration on a cluster, as a dict from directory id.
+    """Return a dict from directory id to the time (ms) of the directory's registration on a cluster.
 
     One query per batch.
     """
@@ -180,13 +181,16 @@ def registered_ms(connection: Connection, directory_ids: Sequence[int], cluster:
 
 
 def drop_copies(connection: Connection, table: StoredTable, partition_ids: Sequence[int] | None, cluster: str) -> None:
-    """Forget that ``cluster`` has copies of partitions, or (None) of a table without partitions."""
+    """Remove the records of the copies of partitions on ``cluster``.
+
+    If ``partition_ids`` is None, the table has no partitions.
+    """
     _remove_locations(connection, table, partition_ids or (), cluster, root=partition_ids is None)
     _forget_copies(connection, table, partition_ids, cluster)
 
 
 def drop_all_copies(connection: Connection, table: StoredTable, cluster: str) -> None:
-    """Forget all copies of a table on ``cluster``, and the folder of the copy."""
+    """Remove the records of all copies of a table on ``cluster``, also of the folder of the copy."""
     c = cluster_storage_descriptors.c
     later(connection, delete(cluster_storage_descriptors).where(c.table_id == table.id, c.cluster == cluster))
     _forget_copies(connection, table, None, cluster)
@@ -214,7 +218,7 @@ def _remove_locations(
 
 
 def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence[int] | None, cluster: str) -> None:
-    """Forget the directories of partitions, or (None) of the whole table, on a cluster."""
+    """Remove the records that a cluster has the directories of partitions, or (None) of the whole table."""
     d, copies = directories.c, directory_copies.c
     of_table = select(d.id).where(d.table_id == table.id)
     chosen = [of_table]
@@ -225,7 +229,10 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
 
 
 def place_in_copy(table: Table, name: str | None, location: str) -> str:
-    """Return the path of a partition below the folder of a copy: its path on the primary, else its name."""
+    """Return the path of a partition below the folder of a copy.
+
+    It is the path of the partition below the table's folder on the primary, or else the partition's name.
+    """
     if name is None:
         return ""
     root = f"{table.storage.primary.location}/"
@@ -233,7 +240,7 @@ def place_in_copy(table: Table, name: str | None, location: str) -> str:
 
 
 def differences(primary: Files, secondary: Files) -> list[str]:
-    """Return the differences of a copy from its primary, one text per file; the list is empty for a complete copy.
+    """Return the files that a copy lacks or that differ in size, one text per file.
 
     Files that only the copy has are ignored, since readers read registered directories only. For a plain table,
     :func:`extra_files` returns them.
@@ -248,22 +255,23 @@ def differences(primary: Files, secondary: Files) -> list[str]:
 
 
 def extra_files(primary: Files, secondary: Files) -> list[str]:
-    """Return the files that only the copy has, one text each."""
+    """Return the files that only the copy has, one text per file."""
     return [f"{name} is not on the primary" for name in sorted(set(secondary) - set(primary))]
 
 
 def below(files: Files, folder: str) -> dict[str, int]:
-    """Return the ``files`` that lie in ``folder``, with unchanged names, or the file that ``folder`` names."""
+    """Return the ``files`` in ``folder``, under unchanged names. If ``folder`` is a file, return this file."""
     prefix = f"{folder}/" if folder else ""
     return {name: size for name, size in files.items() if name.startswith(prefix) or name == folder}
 
 
 def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_root: str) -> list[str]:
-    """Return the differences between the primary and a copy of bound partitions; the list is empty for a complete copy.
+    """Return the differences between the primary and a copy, for bound partitions, one text per file.
 
-    ``copy_root`` is the folder of the copy. In a transactional table only the directories that the snapshot reads
-    count. Files of the primary itself, which the copy reaches for example by a symbolic link, do not count as copied.
-    The function lists both folders once, and each partition outside of the table's folder.
+    The list is empty for a complete copy. ``copy_root`` is the folder of the copy. For a transactional table, only the
+    directories that the snapshot reads are compared. A file does not count as copied if it is the file of the primary
+    itself, for example because of a symbolic link. The function lists both folders once, and also each partition
+    outside of the table's folder.
     """
     root = bound.table.storage.primary.location
     inside, copied = primary.list_files(root), copy.list_files(copy_root)
@@ -304,11 +312,11 @@ _IS_SECONDARY = and_(~_T.dropped, _COPIES.cluster != _T.primary_cluster)
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """The copies on a cluster of tables whose primary is another cluster.
+    """The lag of the secondary copies on a cluster.
 
-    ``tables`` is the number of tables, and ``lagging_tables`` the number of tables whose copy lacks a directory that
-    current snapshots read. ``oldest_ms`` is the time at which the oldest of these directories was registered on its
-    primary; None if no copy lags.
+    ``tables`` is the number of tables with a secondary copy. ``lagging_tables`` is the number of those tables whose
+    copy lacks a directory that current snapshots read. ``oldest_ms`` is the time at which the oldest missing directory
+    was registered on its primary, or None if no copy lags.
     """
 
     cluster: str
@@ -318,10 +326,10 @@ class CopyLag:
 
 
 def read_copy_lags(connection: Connection) -> list[CopyLag]:
-    """Return the lag of each cluster that has copies, sorted by name. Two queries.
+    """Return the lag of the copies on each cluster, sorted by cluster. Two queries.
 
-    Partitions without any copy on the cluster do not count. Directories that another directory replaces do not count,
-    either.
+    A partition without any copy on the cluster does not count as lagging. A missing directory that another directory
+    replaces does not count, either.
     """
     held = (
         select(_COPIES.cluster, func.count(_COPIES.table_id.distinct()))
@@ -349,7 +357,7 @@ def read_copy_lags(connection: Connection) -> list[CopyLag]:
 
 
 def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) -> Select[Any]:
-    """Return the query of directories that a copy lacks and that no other directory replaces."""
+    """Return the query for the directories that copies lack, and that no other directory replaces."""
     replaced = select(_OTHER.c.id).where(is_beside, _replaces()).correlate(directories).exists()
     return (
         select(_COPIES.cluster, _COPIES.table_id, _ON_PRIMARY.c.registered_ms)
@@ -362,7 +370,10 @@ def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) ->
 
 
 def _replaces() -> ColumnElement[bool]:
-    """Return the condition that another directory makes this one obsolete, a short form of ``model.directories``."""
+    """Return the condition that the directory ``others`` makes a directory obsolete.
+
+    It is a short form of the rules in ``model.directories``.
+    """
     other = _OTHER.c
     by_base = and_(
         other.kind == _BASE,
