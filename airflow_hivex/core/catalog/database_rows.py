@@ -1,4 +1,4 @@
-"""The rows of databases. Functions here take part in the caller's transaction."""
+"""The rows of databases. Functions here take part in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def database_at(connection: Connection, location: str) -> str | None:
 
 
 def finding(name: str) -> Call:
-    """Return the call that reads the row of a database, or no row, as :func:`select_database` does."""
+    """Return the call whose answer is the row of a database, or is empty if the database does not exist."""
     return _FIND(name=normalise(name))
 
 
@@ -63,7 +63,9 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
 
 
 def check_database_folder(connection: Connection, name: str, location: str) -> None:
-    """Refuse a folder that belongs to another namespace on any cluster, if either namespace is closed.
+    """Refuse a folder for a database if it overlaps a folder of another namespace on any cluster.
+
+    It is refused only if at least one of the two namespaces is closed.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
@@ -86,7 +88,7 @@ def select_database(connection: Connection, name: str) -> Row[Any]:
 
 
 def select_database_for_change(connection: Connection, name: str) -> Row[Any]:
-    """Return the row of a database, locked: no other transaction changes it until the caller's transaction ends.
+    """Return the row of a database, and lock it until the caller's database transaction ends.
 
     Raises:
         NoSuchDatabaseError: the database does not exist.
@@ -98,13 +100,13 @@ def select_database_for_change(connection: Connection, name: str) -> Row[Any]:
 
 
 def select_database_names(connection: Connection, pattern: str | None) -> list[str]:
-    """Return the names that match Hive's pattern (``*`` and ``|``), sorted."""
+    """Return the sorted names of the databases that match a pattern of Hive (``*`` and ``|``)."""
     names = connection.execute(select(databases.c.name)).scalars().all()
     return matching(names, pattern)
 
 
 def update_database(connection: Connection, name: str, database: Database) -> None:
-    """Store a database's description, owner, location and parameters."""
+    """Store the description, owner, location and parameters of a database."""
     row = select_database(connection, name)
     check_spelling("database", row.name, database.parameters, row.parameters)
     if database.location and database.location != row.location:
@@ -123,7 +125,7 @@ def update_database(connection: Connection, name: str, database: Database) -> No
 
 
 def delete_database(connection: Connection, name: str) -> None:
-    """Remove a database that has no tables, functions and links left.
+    """Remove a database that has no tables, functions or links.
 
     Raises:
         InvalidOperationError: the database is the default one, or has tables, functions or links.
@@ -156,12 +158,12 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:
-    """Wait for transactions that add objects to a database, and block others until the caller's transaction ends."""
+    """Wait for the transactions that add objects to a database, and block new ones until the caller's one ends."""
     connection.execute(select(databases.c.id).where(databases.c.id == database_id).with_for_update()).all()
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the names that match a pattern of Hive, sorted; the pattern None matches all."""
+    """Return the sorted names that match a pattern of Hive. The pattern None matches all names."""
     if pattern is None:
         return sorted(names)
     expression = name_expression(pattern)

@@ -56,13 +56,14 @@ class DatabaseMethods(StorePart):
         return database_from_row(found[0])
 
     def alter_database(self, name: str, database: Database) -> Database:
-        """Store the description, owner, location and parameters of a database; its name stays."""
+        """Store the description, owner, location and parameters of a database, and return it. Its name stays."""
         return self.change_database(name, lambda _: database)
 
     def change_database(self, name: str, change: Callable[[Database], Database]) -> Database:
-        """Read a database, change it, and store it as :meth:`alter_database` does. No other change comes between.
+        """Read a database, change it, store it as :meth:`alter_database` does, and return it.
 
-        ``change`` is called with the current database and returns the changed one.
+        ``change`` is called with the current database and returns the changed one. No other client changes the database
+        between the read and the change.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -79,9 +80,10 @@ class DatabaseMethods(StorePart):
         return self._write(work)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
-        """Remove a database, and return its tables that were dropped.
+        """Remove a database, and return the tables that were dropped with it.
 
-        With ``cascade`` its tables, functions and links are removed first, and the links to these tables.
+        With ``cascade`` the tables, functions and links of the database are removed first, and also links to its
+        tables.
 
         Raises:
             InvalidOperationError: the database is the default one, or has tables, functions or links without
@@ -122,9 +124,9 @@ class DatabaseMethods(StorePart):
         return found
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
-        """Return the names of databases that match a SHOW pattern, sorted.
+        """Return the sorted names of the databases that match a SHOW pattern.
 
-        The database that stores temporary tables of sessions is not among them.
+        The internal database for the temporary tables of sessions is left out.
         """
         with self._read() as connection:
             names = database_rows.select_database_names(connection, pattern)

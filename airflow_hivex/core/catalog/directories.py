@@ -1,4 +1,4 @@
-"""The registered directories: their rows, the places of their copies, and their removal."""
+"""The registered directories: their rows, the clusters that have them, and their removal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from airflow_hivex.core.store.schema import (
 )
 
 _FEW = 16
-"""The largest number of rows that a prepared query writes or looks up."""
+"""The most rows that are written or looked up with prepared queries."""
 
 _INSERT = Prepared(
     insert(directories)
@@ -99,24 +99,24 @@ class Directory:
 
     @property
     def is_delete_delta(self) -> bool:
-        """Return whether the directory is a delete delta, whose rows name deleted rows."""
+        """Return whether the directory is a delete delta. Its records say which rows are deleted."""
         return self.name.startswith("delete_delta_")
 
     @property
     def is_growing(self) -> bool:
-        """Return whether the directory is the delta of a streaming batch, to which later transactions add files."""
+        """Return whether later transactions can add files to the directory: it is the delta of a streaming batch."""
         found = parse_directory(self.name)
         return found is not None and found.is_batch
 
     @property
     def is_original(self) -> bool:
-        """Return whether the entry is an original file, by its path in the partition."""
+        """Return whether this is an original file. Then ``name`` is its path below the partition."""
         return parse_directory(self.name) is None
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDirectory(Directory):
-    """The columns of ``directories`` that a query needs. ``partition_id`` is None for a table without partitions."""
+    """A registered directory. ``partition_id`` is None for a table without partitions."""
 
     id: int
     partition_id: int | None
@@ -154,9 +154,10 @@ def insert_directories(
     now_ms: int,
     may_grow: bool = False,
 ) -> None:
-    """Write the rows of directories that were written on ``cluster``. A round trip for each batch of many.
+    """Register directories that were written on ``cluster``.
 
-    With ``may_grow`` the numbers of files, rows and bytes are added to the row of a directory that exists already.
+    If a directory is registered already, ``may_grow`` adds the numbers of files, rows and bytes to its row. Up to 16
+    directories are sent with the next query; more of them take round trips per batch.
     """
     if may_grow:
         new = _not_there(connection, table, new, partition_ids, txn_id, cluster)
@@ -189,10 +190,10 @@ def _not_there(
     txn_id: int,
     cluster: str,
 ) -> list[NewDirectory]:
-    """Add the written files, rows and bytes to existing rows; return the directories that have no row yet.
+    """Return the written directories that are not registered yet, and update the rows of the others.
 
-    Copies on other clusters lack the new files, so they do not count as copies of the directory any more. The checksum
-    of the directory becomes unknown.
+    The numbers of files, rows and bytes are added to those rows. Copies on other clusters lack the new files, so they
+    do not count as copies of the directory any more. The checksum of the directory becomes unknown.
 
     Raises:
         InvalidOperationError: the existing files have another row layout.
@@ -229,7 +230,10 @@ def _not_there(
 
 
 def put_copies(connection: Connection, checksums: Mapping[int, str | None], cluster: str, now_ms: int) -> None:
-    """Record that ``cluster`` has directories; ``checksums`` is a dict from id to checksum or None. Safe to repeat."""
+    """Record that ``cluster`` has directories. Safe to repeat.
+
+    ``checksums`` is a dict from directory id to checksum, or None if the checksum is unknown.
+    """
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(directory_copies)
     given = statement.excluded
@@ -249,9 +253,10 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
 def directories_of(
     connection: Connection, table: Table, partition_ids: Sequence[int] | None
 ) -> dict[int | None, list[RegisteredDirectory]]:
-    """Return the directories of a table, as a dict from partition id (None: a table without partitions).
+    """Return the directories of a table, as a dict from partition id.
 
-    ``partition_ids`` of None means all partitions, in one round trip.
+    The id is None for a table without partitions. If ``partition_ids`` is None, all partitions are read, in one round
+    trip.
     """
     d = directories.c
     query = select(d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
@@ -267,9 +272,10 @@ def directories_of(
 
 
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
-    """Return the transactions that have written to these partitions (None: to a table without partitions).
+    """Return the transactions that have written registered directories of the named partitions.
 
-    The result has no transactions of compactions, since these only merge rows of earlier transactions.
+    The name None stands for a table without partitions. Transactions of compactions are left out, since compactions
+    only merge rows of earlier transactions.
     """
     query = select(directories.c.txn_id).where(directories.c.table_id == table.id, directories.c.visibility_txn_id == 0)
     query = query.distinct()
@@ -286,9 +292,9 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
 def check_no_later_base(
     connection: Connection, table: Table, names: Collection[str | None], write_id: int, error: Exception
 ) -> None:
-    """Raise ``error``, perhaps with the next statement, if a base hides a delta of the write id in a partition.
+    """Raise ``error`` if one of the partitions has a base that would hide a delta with the write id.
 
-    The name None stands for a table without partitions.
+    The error may be raised with the next query. The name None stands for a table without partitions.
     """
 
     def check(found: Sequence[object]) -> None:
@@ -357,6 +363,6 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def _storage_of_partitions(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return the query of the ids of the storage descriptors that belong to partitions."""
+    """Return the query for the ids of the storage descriptors of partitions."""
     storage_id = partitions.c.storage_descriptor_id
     return select(storage_id).where(*conditions, storage_id.is_not(None))

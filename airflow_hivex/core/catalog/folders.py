@@ -1,6 +1,6 @@
-"""Queries about the owners and places of the folders of tables, copies and partitions, and about shared folders.
+"""Queries about the folders of tables, copies and partitions: their owners, their locations, and shared folders.
 
-The queries about owners are constructed once, since the construction takes longer than the execution.
+The queries about owners are constructed once, since their construction takes longer than their execution.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _LOCKS = {
 
 
 def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
-    """Wait for other transactions that register folders, so that a check sees their folders.
+    """Wait for other transactions that register folders, so that a later check sees their folders.
 
-    Later transactions wait for the caller's. A folder that a user has ``chosen`` may be anywhere, so its transaction
-    waits for all others. For a folder that the warehouse chooses, the transaction waits only for chosen folders. One
-    round trip on PostgreSQL; on SQLite one transaction writes at a time.
+    Later transactions wait for the caller's transaction. A folder that a user has ``chosen`` may be anywhere, so its
+    transaction waits for all others. If the warehouse chooses the folder, the transaction waits only for those whose
+    folder a user has chosen. One round trip on PostgreSQL. On SQLite only one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
         later(connection, _LOCKS[chosen])
@@ -57,7 +57,7 @@ def _starts_with(column: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def beginning(text: str) -> dict[str, str]:
-    """Return the query parameter for values that begin with a text."""
+    """Return the query parameter with which a condition finds the values that begin with a text."""
     return {"beginning": text.replace("/", "//").replace("%", "/%").replace("_", "/_") + "%"}
 
 
@@ -68,7 +68,7 @@ def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def beside(location: str) -> dict[str, Any]:
-    """Return the parameters of the condition :func:`overlaps` for a location."""
+    """Return the query parameters that the condition :func:`overlaps` needs for a location."""
     names = location.split("/")
     above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
     return {"above": above, **beginning(f"{location}/" if location else "")}
@@ -98,9 +98,10 @@ def _owners(*, only_managed: bool) -> CompoundSelect[Any]:
 
 
 OWNERS = {only_managed: _owners(only_managed=only_managed) for only_managed in (True, False)}
-"""The queries for the owner of a folder on ``cluster`` that overlaps a location (:func:`beside`), except folders of
-table ``but_id``. At most one row: its database, table, location and kind. True searches managed tables only, False all
-tables."""
+"""The queries for the owner of a folder on ``cluster`` that overlaps a location, given by :func:`beside`.
+
+The query True searches only managed tables, the query False all tables. The table ``but_id`` is left out. A query
+returns at most one row, with the database, table, location and kind of the folder."""
 
 LOCATIONS = union_all(
     *(
@@ -108,14 +109,16 @@ LOCATIONS = union_all(
         for column, on in ((tables.c.location, tables.c.primary_cluster), (_COPIES.location, _COPIES.cluster))
     )
 )
-"""The locations of tables and copies on ``cluster`` that begin with a text (:func:`beginning`)."""
+"""The query for the locations of tables and copies on ``cluster`` that begin with a text of :func:`beginning`."""
 
 HOLDING_DATABASE = (
     select(databases.c.name)
     .where((databases.c.location == bindparam("location", type_=String)) | _starts_with(databases.c.location))
     .limit(1)
 )
-"""The query for a database whose folder is ``location`` or begins with a text (:func:`beginning`); at most one row."""
+"""The query for a database whose location is ``location``, or begins with a text of :func:`beginning`.
+
+It returns at most one row."""
 
 _OWN = databases.alias("own")
 _IN_OWN_FOLDER = (
@@ -126,7 +129,9 @@ _IN_OWN_FOLDER = (
     )
     .exists()
 )
-"""The condition that ``location`` lies in the folder of database ``own``, which may itself lie in another's folder."""
+"""The condition that ``location`` lies in the folder of the database ``own``.
+
+This folder may itself lie in the folder of another database."""
 
 
 NAMESPACE_OF_TABLE = case(
@@ -140,9 +145,10 @@ NAMESPACE_OF_TABLE = case(
 
 
 def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -> list[Select[Any]]:
-    """Return queries for the folders of tables, copies, partitions and databases in namespaces, with their kinds.
+    """Return the queries for the folders of tables, copies, partitions and databases, with the kind of each folder.
 
-    ``database`` is the condition on the database of an object, ``namespace`` the condition on the namespace of a table.
+    ``database`` is a condition for the database of an object. ``namespace`` is a condition for the namespace of a
+    table.
     """
     t, p = tables.c, partitions.c
     but_id = bindparam("but_id", type_=BigInteger)
@@ -181,18 +187,24 @@ def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -
 _OWN_NAME, _NAMESPACE = bindparam("own", type_=String), bindparam("namespace", type_=String)
 _OTHERS = union_all(*_folders_of(databases.c.name != _OWN_NAME, NAMESPACE_OF_TABLE != _OWN_NAME)).subquery()
 NAMESPACES_AT = select(_OTHERS.c.namespace).distinct()
-"""The namespaces other than ``own`` with a folder on ``cluster`` that overlaps ``location`` (:func:`beside`), except
-folders of table ``but_id``."""
+"""The query for the namespaces other than ``own`` that have a folder on ``cluster`` that overlaps ``location``.
+
+The location is also given by :func:`beside`. Folders of the table ``but_id`` are left out."""
 
 _OF_ONE = union_all(*_folders_of(databases.c.name == _NAMESPACE, NAMESPACE_OF_TABLE == _NAMESPACE)).subquery()
 OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
-"""The query for the owner of such a folder in one ``namespace``: a database, or a table or view with the folder's kind.
+"""The query for the owner, in one ``namespace``, of a folder that :data:`NAMESPACES_AT` finds.
+
+The owner is a database or a table. The row also has the kind of the folder.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of a table on a cluster, or of a database if ``table`` is None. ``kind`` is for example ``table``."""
+    """A folder of a table on a cluster. If ``table`` is None, it is the folder of a database.
+
+    ``kind`` is for example ``table`` or ``the copy of table``.
+    """
 
     namespace: str
     database: str
@@ -204,29 +216,28 @@ class Folder:
 
     @property
     def owner(self) -> str:
-        """Return the name of the folder's owner for messages."""
+        """Return the kind and the name of the folder's owner, for messages."""
         return f"{self.kind} {self.database}" + ("" if self.table is None else f".{self.table}")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """A folder of one namespace that equals or lies in a folder of another namespace."""
+    """A folder of one namespace (``inner``) that is equal to, or lies in, a folder of another namespace (``outer``)."""
 
     inner: Folder
     outer: Folder
 
     @property
     def cluster(self) -> str:
-        """Return the cluster; a database has its folder on each cluster."""
+        """Return the cluster of the folders. A database has its folder on each cluster, and so names no cluster."""
         return self.inner.cluster or self.outer.cluster
 
 
 def shared_folders(connection: Connection) -> list[SharedFolder]:
-    """Return the folders that equal or lie in a folder of another namespace, each with the nearest such folder.
+    """Return the folders that are equal to, or lie in, a folder of another namespace. Four round trips.
 
-    The result excludes databases in the folder of another database. It also excludes managed tables that a rename to
-    another namespace has left in the folder of their former database. It takes four round trips for any number of
-    tables.
+    Each folder has the nearest of these outer folders. The result excludes databases in the folder of another database.
+    It also excludes managed tables that a rename to another namespace has left in the folder of their former database.
     """
     by_cluster: dict[str, list[Folder]] = {}
     roots = [*_databases(connection)]
@@ -268,7 +279,7 @@ def _databases(connection: Connection) -> Iterator[Folder]:
 
 
 def table_folders(connection: Connection) -> Iterator[Folder]:
-    """Yield the folders of tables, copies, and partitions outside of their table's folder. Three round trips."""
+    """Yield the folders of tables and copies, and of partitions outside of their table's folder. Three round trips."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
     columns = (NAMESPACE_OF_TABLE, databases.c.name, t.name, t.type)
     of_database = and_(t.database_id == databases.c.id, ~t.dropped)

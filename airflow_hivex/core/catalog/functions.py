@@ -1,4 +1,7 @@
-"""The rows and events of permanent functions. The functions of this module take part in the caller's transaction."""
+"""The permanent functions (UDFs): their rows, their events, and the methods of ``ObjectStore`` for them.
+
+Python functions with a ``connection`` take part in the caller's database transaction.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,17 @@ def select_function(connection: Connection, database: str, name: str) -> Permane
 
 
 def existing(connection: Connection, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the named functions that exist, as normalised databases and names, sorted. One round trip."""
+    """Return the ``names`` that exist, as sorted (database, function) pairs. One round trip.
+
+    The names must be normalised.
+    """
     query = select(databases.c.name, functions.c.name).join(databases, functions.c.database_id == databases.c.id)
     found = connection.execute(query.where(tuple_(databases.c.name, functions.c.name).in_(sorted({*names}))))
     return sorted((database, name) for database, name in found)
 
 
 def select_functions(connection: Connection, database: str | None, pattern: str | None) -> list[PermanentFunction]:
-    """Return the functions of one database, or of all, that match a SHOW pattern, sorted by database and name."""
+    """Return the functions that match a SHOW pattern, of one database or of all, sorted by database and name."""
     query = _select()
     if database is not None:
         query = query.where(databases.c.name == normalise(database))
@@ -54,7 +60,7 @@ def select_functions(connection: Connection, database: str | None, pattern: str 
 
 
 def select_function_names(connection: Connection, database: str, pattern: str | None) -> list[str]:
-    """Return the names of the functions of a database that match a SHOW pattern, sorted."""
+    """Return the sorted names of the functions in a database that match a SHOW pattern."""
     database_id = select_database(connection, database).id
     query = select(functions.c.name).where(functions.c.database_id == database_id)
     return matching(connection.execute(query).scalars().all(), pattern)
@@ -79,7 +85,7 @@ def insert_function(connection: Connection, function: PermanentFunction, now_ms:
 
 
 def update_function(connection: Connection, stored: PermanentFunction, function: PermanentFunction) -> None:
-    """Replace the function ``stored`` by a changed one, which may have another name and database.
+    """Replace the function ``stored`` by ``function``, which may have another name and database.
 
     Raises:
         NoSuchDatabaseError: the function's new database does not exist.
@@ -119,7 +125,10 @@ def delete_functions(connection: Connection, database_id: int) -> None:
 def record_function_event(
     connection: Connection, now_ms: int, type: EventType, function: PermanentFunction, **others: Any
 ) -> None:
-    """Record an event with the function after the change. One round trip. Source: Hive CreateFunctionMessage."""
+    """Record an event of a function, with the function after the change. One round trip.
+
+    Source: Hive CreateFunctionMessage.
+    """
     document = {
         "database": function.database,
         "name": function.name,
@@ -195,12 +204,12 @@ class FunctionMethods(StorePart):
             return select_function(connection, database, name)
 
     def get_functions(self, database: str | None = None, pattern: str | None = None) -> list[PermanentFunction]:
-        """Return the functions of one database, or of all, whose names match a SHOW pattern. One round trip."""
+        """Return the functions whose names match a SHOW pattern, of one database or of all. One round trip."""
         with self._read() as connection:
             return select_functions(connection, database, pattern)
 
     def list_functions(self, database: str, pattern: str | None = None) -> list[str]:
-        """Return the sorted names of the functions of a database that match a SHOW pattern.
+        """Return the sorted names of the functions in a database that match a SHOW pattern.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -209,7 +218,9 @@ class FunctionMethods(StorePart):
             return select_function_names(connection, database, pattern)
 
     def alter_function(self, database: str, name: str, function: PermanentFunction) -> PermanentFunction:
-        """Store a function with another name, database, class, owner or other resources. Its creation time stays.
+        """Replace a function by ``function``, and return it as stored. The creation time stays.
+
+        The name, database, class, owner and resources can change.
 
         Raises:
             NoSuchFunctionError: the function does not exist.

@@ -1,4 +1,4 @@
-"""The write id lists that callers pass to the catalog, each for the state of a table that the caller reads."""
+"""The write id lists that callers pass to the catalog. A list describes the state of a table that a caller reads."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from airflow_hivex.core.transactions.table_names import next_of
 
 
 class StateOf(enum.Enum):
-    """The state for a caller that passes no write id list."""
+    """The state of a table that a caller reads if it passes no write id list."""
 
     NOW = "now"
-    """The current state, as the database has it."""
+    """The current state in the metastore database."""
 
 
 GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None
-"""A write id list, or its text form. None says that the caller has no list, as for a table without transactions."""
+"""A write id list or its text form, or the current state. None: the caller has no list, as for a plain table."""
 
 
 def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdList | StateOf | None:
-    """Return the list that a caller has given for a table, parsed if it is a text.
+    """Return the write id list that a caller has given for a table. A text is parsed.
 
     Raises:
         InvalidWriteIdListError: the text is empty or not a valid list, or the list belongs to another table.
@@ -46,7 +46,7 @@ def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdLis
 
 
 def check_has_list(table: Table, given: ValidWriteIdList | StateOf | None) -> None:
-    """Refuse to read or change a transactional table for a caller that has no write id list.
+    """Refuse a transactional table if the caller has no write id list.
 
     Raises:
         MissingWriteIdListError: the list is None.
@@ -58,8 +58,8 @@ def check_has_list(table: Table, given: ValidWriteIdList | StateOf | None) -> No
 def check_writer(connection: Connection, table: StoredTable, given: ValidWriteIdList | StateOf | None) -> None:
     """Refuse a change of a table if the caller's write id list belongs to an earlier table of the same name.
 
-    The write ids of a table continue after the ids of earlier tables of its name. So a list without any id of the table
-    belongs to an earlier one. One round trip for a list in text form.
+    The write ids of a table continue after the write ids of earlier tables of its name. So a list whose high watermark
+    is below the first write id of the table belongs to an earlier table. One round trip for a list in text form.
 
     Raises:
         MissingWriteIdListError: the list is None, and the table is transactional.
@@ -80,5 +80,8 @@ def check_writer(connection: Connection, table: StoredTable, given: ValidWriteId
 
 
 def list_or_none(given: ValidWriteIdList | StateOf | None) -> ValidWriteIdList | None:
-    """Return the write id list for the event of a write, or None: the event then gets the list of its transaction."""
+    """Return the write id list for the event of a write, or None if the caller has passed no list.
+
+    Without a list the event gets the list of its transaction.
+    """
     return None if isinstance(given, StateOf) else given

@@ -1,16 +1,16 @@
 """The history of a table: its commits, its versions, and the moments that were copied to other clusters.
 
 A moment is the snapshot of a replication. A table is read as of a moment from the directories whose transactions the
-moment sees. This state is complete unless directories were removed from the catalog since. So each removal leaves a
-bound:
+moment sees. This state is complete unless directories were removed from the catalog after the moment. So each removal
+stores a bound:
 
 - The cleaner removes replaced directories. ``history_write_id`` of the partition, or of a table without partitions, is
-  the highest write id of the replacing directories. A moment has to see all bases and results of compactions up to this
+  the highest write id of the replacing directories. A moment must see all bases and results of compactions up to this
   id.
 - A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
-  ``history_txn_id`` of the table is the transaction of the last such change: a moment has to see this transaction.
+  ``history_txn_id`` of the table is the transaction of the last such change. A moment must see this transaction.
 
-Functions that have a connection take part in the caller's transaction.
+Functions with a ``connection`` take part in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ from airflow_hivex.core.transactions import commit_record
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """The transactions of a table's directories, the bounds of its history, and the moments that clusters have copied.
+    """The history of a table: the transactions of its directories, its bounds, and the moments of its copies.
 
-    ``writers`` and ``registered_ms`` are dicts from directory id. ``floors`` is a dict from partition id (None: a table
-    without partitions). ``moments`` is a dict from cluster to its moments, the newest first.
+    ``changed_by`` is the table's ``history_txn_id``. ``writers`` is a dict from directory id to transaction id, and
+    ``registered_ms`` to the time of registration. ``floors`` is a dict from partition id (None: a table without
+    partitions) to ``history_write_id``. ``moments`` is a dict from cluster to moments, the newest first.
     """
 
     created_ms: int
@@ -108,9 +109,9 @@ def _read_moments(
 
 
 def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
-    """Record that the history of a table begins with a change of its definition, made by a transaction or without one.
+    """Record that the history of a table begins now, with a change of a transaction or without a transaction (None).
 
-    The changes of one table wait for each other, so the last one counts.
+    Changes of a table wait for each other, so the last change counts.
     """
     last = select(counters.c.value + 1).where(counters.c.name == "txn").scalar_subquery()
     first = last if txn_id is None else txn_id
@@ -119,7 +120,7 @@ def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms
 
 
 def raise_floor(connection: Connection, table_id: int, partition_id: int | None, write_id: int) -> None:
-    """Record the removal of directories that newer directories, with write ids up to ``write_id``, have replaced."""
+    """Record that replaced directories are removed. Write ids of the replacing directories are at most ``write_id``."""
     if partition_id is not None:
         p = partitions.c
         is_lower = func.coalesce(p.history_write_id, 0) < write_id
@@ -137,9 +138,10 @@ _CREATES = "CREATE "
 
 @dataclass(frozen=True, slots=True)
 class RecordedCommit:
-    """One commit to a table, as DESCRIBE HISTORY shows it; the creation of the table has no transaction.
+    """A commit to a table, as DESCRIBE HISTORY shows it. The creation of an empty table has no transaction.
 
-    An update counts its rows as added and as deleted. An INSERT OVERWRITE does not count the rows that it replaces.
+    An updated row counts as an added row and a deleted row. Rows that an INSERT OVERWRITE replaces do not count as
+    deleted.
     """
 
     write_id: int
@@ -156,7 +158,7 @@ class RecordedCommit:
 def read_commits(connection: Connection, table_id: int, limit: int | None = None) -> list[RecordedCommit]:
     """Return the recorded commits of a table, the newest first. One round trip.
 
-    The result has no row of the table's creation if the record has the transaction that created the table.
+    If a recorded transaction has created the table, the row for the creation without a transaction is left out.
     """
     newer = table_commits.alias("newer").c
     is_repeated = and_(
@@ -198,11 +200,9 @@ def read_record(connection: Connection, table_id: int) -> list[RecordedVersion]:
 
 
 def read_floors(connection: Connection, table_id: int) -> dict[int | None, int]:
-    """Return the highest write ids of directories that have replaced others, as a dict from partition id.
+    """Return a dict from partition id to the highest write id of directories that have replaced removed directories.
 
-    Two round trips.
-
-    The partition id None stands for a table without partitions.
+    The partition id None stands for a table without partitions. Two round trips.
     """
     t = tables.c
     of_table = connection.execute(select(t.history_write_id).where(t.id == table_id)).scalar_one_or_none()
@@ -226,11 +226,11 @@ def bind_version(
     version: TableVersion,
     floors: Mapping[int | None, int],
 ) -> BoundTable:
-    """Return the table as of a version, with the version's columns, and its copies on ``clusters``. Pure.
+    """Return the table as of a version, with the version's columns, and its copies on ``clusters``.
 
-    A version is read from directories without rows of later commits. The result of a compaction that has merged such
-    rows is skipped, as long as the merged directories are registered: the cleaner removes them when no version within
-    the retention needs them.
+    The function reads no database. A version is read from directories without rows of later commits. If a compaction
+    has merged rows of later commits, its result is skipped and the merged directories are read. The cleaner removes
+    merged directories when no version within the retention needs them.
 
     Raises:
         VersionExpiredError: the cleaner has removed directories of the version.
@@ -252,7 +252,7 @@ def bind_version(
 def _of_version(
     table: StoredTable, registered: Sequence[RegisteredDirectory], version: TableVersion, floor: int
 ) -> list[RegisteredDirectory]:
-    """Return the directories of a partition that a version reads; later commits have not changed their rows.
+    """Return the directories of a partition that a version reads. They have no rows of later commits.
 
     Raises:
         VersionExpiredError: directories that the version needs have been removed.
@@ -270,15 +270,15 @@ def _of_version(
 
 
 class NotReadableError(Exception):
-    """A table cannot be read as of a moment on a cluster; the message is the reason."""
+    """Error: a table cannot be read as of a moment on a cluster. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierTable:
-    """A table as of a moment; ``write_id`` is the highest write id that it sees.
+    """A table as of a moment. ``write_id`` is the highest write id that the moment sees.
 
-    ``unseen`` has the commits to the needed partitions that the moment does not see, as a dict from transaction to
-    time.
+    ``unseen`` is a dict from transaction to time (ms) of the commits to the needed partitions that the moment does not
+    see.
     """
 
     bound: BoundTable
@@ -294,11 +294,11 @@ def bind_earlier(
     moment: Moment,
     cluster: str,
 ) -> EarlierTable:
-    """Return the table as of a moment, with all its needed directories on ``cluster``. Pure.
+    """Return the table as of a moment, with all directories that it needs on ``cluster``.
 
-    Directories of transactions that the moment does not see are skipped. The result of a compaction that the cluster
-    lacks is skipped, too, as long as the merged directories, which have the same rows, are registered. A table without
-    transactions has no moments; its copy is read as it is.
+    The function reads no database. Directories of transactions that the moment does not see are skipped. If the cluster
+    lacks the result of a compaction, the merged directories, which have the same rows, are read, as long as they are
+    registered. A table without transactions has no moments, and its copy is read as it is.
 
     Raises:
         NotReadableError: the history of the table begins after the moment, or the cluster lacks directories.

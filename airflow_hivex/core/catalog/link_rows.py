@@ -1,4 +1,4 @@
-"""The rows of links. Functions here take part in the caller's transaction."""
+"""The rows of links. Functions here take part in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ _DESCRIBED = _select(_L.parameters, _L.owner, _L.created_ms).order_by(_OWN.c.nam
 
 
 def find_links(connection: Connection, names: Collection[LinkName]) -> dict[LinkName, Link]:
-    """Return the named links that exist, with the partitions that ALTER LINK has changed. One round trip.
+    """Return the links that exist among ``names``, as a dict from name. One round trip.
 
-    The links have no properties, owner and time.
+    They have the partitions that ALTER LINK has changed. Properties, owner and creation time are not read.
     """
     found: dict[LinkName, Link] = {}
     rows: dict[LinkName, list[Row[Any]]] = {}
@@ -92,20 +92,20 @@ def find_links(connection: Connection, names: Collection[LinkName]) -> dict[Link
 
 
 def describe_links(connection: Connection, *conditions: ColumnElement[bool]) -> list[Link]:
-    """Return links, sorted by name, with their properties, owner and time, and without their partitions.
+    """Return the links that satisfy the conditions, sorted by name. One round trip.
 
-    One round trip.
+    They have properties, owner and creation time. Their partitions are not read.
     """
     return described_from(connection.execute(described(*conditions)))
 
 
 def described(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return the query of the links with conditions, for :func:`described_from`."""
+    """Return the query whose rows :func:`described_from` reads: the links that satisfy the conditions."""
     return _DESCRIBED.where(*conditions)
 
 
 def described_from(rows: Iterable[Any]) -> list[Link]:
-    """Return links with their properties, owner and time."""
+    """Return the links in rows of :func:`described`, with properties, owner and creation time."""
     return [
         _link(
             row,
@@ -119,7 +119,7 @@ def described_from(rows: Iterable[Any]) -> list[Link]:
 
 
 def combined(found: Link, described: Link) -> Link:
-    """Return a link of :func:`find_links` with the properties that :func:`describe_links` has read for it."""
+    """Return a link of :func:`find_links` with the properties, owner and time from :func:`describe_links`."""
     return replace(found, properties=described.properties, owner=described.owner, created_at=described.created_at)
 
 
@@ -136,22 +136,22 @@ def _link(row: Any, name: LinkName, **others: Any) -> Link:
 
 
 def links_in(database: str) -> ColumnElement[bool]:
-    """Return the SQL condition for the links that a namespace has."""
+    """Return the SQL condition for the links in a namespace."""
     return _OWN.c.name == database
 
 
 def links_to(table_ids: Collection[int]) -> ColumnElement[bool]:
-    """Return the SQL condition for the links that show one of the tables."""
+    """Return the SQL condition for the links whose source is one of the tables."""
     return _L.table_id.in_(table_ids)
 
 
 def links_from(database: str) -> ColumnElement[bool]:
-    """Return the SQL condition for the links that show tables of a database."""
+    """Return the SQL condition for the links whose source is a table of a database."""
     return _OF_SOURCES.c.name == database
 
 
 def link_is(name: LinkName) -> ColumnElement[bool]:
-    """Return the SQL condition for the link of a name."""
+    """Return the SQL condition for the link with a name."""
     return and_(_OWN.c.name == name.database, _L.table_name == name.table, _L.namespace == name.namespace)
 
 
@@ -166,9 +166,9 @@ def insert_link(
     owner: str | None,
     now_ms: int,
 ) -> None:
-    """Add a link, which shows none of the current partitions of its source.
+    """Add a link that shows none of the current partitions of its source.
 
-    The caller has locked the row of the source for a change, so that no commit adds a partition meanwhile.
+    The caller has locked the row of the source table for a change, so that no commit adds a partition meanwhile.
 
     Raises:
         AlreadyExistsError: the namespace has a link of that name, or another link to the same table.
@@ -197,7 +197,7 @@ def insert_link(
 
 
 def delete_links(connection: Connection, ids: Collection[int]) -> None:
-    """Remove links with their partitions; the files of their sources stay."""
+    """Remove links and the rows of their partitions. The files of the source tables stay."""
     for batch in batches(sorted(ids)):
         # From here on no other writer adds partitions to the links.
         connection.execute(select(_L.id).where(_L.id.in_(batch)).order_by(_L.id).with_for_update()).all()
@@ -211,12 +211,12 @@ def update_properties(connection: Connection, link: Link, properties: Mapping[st
 
 
 def lock_link(connection: Connection, link_id: int) -> bool:
-    """Lock a link until the caller's transaction ends; return whether it exists."""
+    """Lock a link until the caller's database transaction ends, and return whether the link exists."""
     return connection.execute(select(_L.id).where(_L.id == link_id).with_for_update()).scalar_one_or_none() is not None
 
 
 def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *, shown: bool, now_ms: int) -> None:
-    """Store that a link shows, or hides, partitions of its source. One query per batch."""
+    """Store that a link shows (``shown``) or hides partitions of its source. One query per batch."""
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(link_partitions)
     statement = statement.on_conflict_do_update(
@@ -229,7 +229,7 @@ def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *,
 
 
 def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> None:
-    """Remove the changes of ALTER LINK to partitions of a link."""
+    """Remove the rows that say whether a link shows or hides the partitions."""
     for batch in batches(ids):
         rows = (_EXCEPTIONS.link_id == link_id, _EXCEPTIONS.partition_id.in_(batch))
         later(connection, delete(link_partitions).where(*rows))
@@ -238,7 +238,7 @@ def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> No
 def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict[LinkName, list[str]]:
     """Remove dropped partitions from all links. Two round trips per batch.
 
-    Return a dict from each static link to the partitions that it has lost.
+    Return a dict from the name of each affected static link to the names of the removed partitions.
     """
     lost: dict[LinkName, list[str]] = {}
     for batch in batches(partition_ids):
@@ -258,9 +258,10 @@ def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict
 
 
 def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tuple[list[int], list[int]]:
-    """Return the partitions that were added to a link before a time, in two lists. One round trip.
+    """Return the ids of the partitions that a link shows since before a time, in two lists. One round trip.
 
-    ALTER LINK has added the partitions of the first list, the dynamic link itself those of the second list.
+    The first list has partitions that ALTER LINK has added. The second list has partitions that a dynamic link shows by
+    itself.
     """
     p = partitions.c
     of_link = and_(_EXCEPTIONS.link_id == link.id, _EXCEPTIONS.partition_id == p.id)
@@ -277,9 +278,10 @@ def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tu
 
 
 def raise_beginning(connection: Connection, link: Link) -> None:
-    """Move the beginning of a dynamic link after the partitions that it hides, and remove the rows of these partitions.
+    """Raise ``after_partition_id`` of a dynamic link, up to the first partition that the link shows by itself.
 
-    The caller has locked the row of the source for a change. Four round trips.
+    The rows of hidden partitions up to the new id are removed. The caller has locked the row of the source table for a
+    change. Four round trips.
     """
     p = partitions.c
     has_row = select(_EXCEPTIONS.link_id).where(_EXCEPTIONS.link_id == link.id, _EXCEPTIONS.partition_id == p.id)
@@ -303,7 +305,7 @@ def record_link_event(
     added: Sequence[str] = (),
     removed: Sequence[str] = (),
 ) -> None:
-    """Record an event of a link in the caller's transaction. One round trip."""
+    """Record an event of a link in the caller's database transaction. One round trip."""
     message: dict[str, Any] = {
         "object": {
             "database": link.name.database,

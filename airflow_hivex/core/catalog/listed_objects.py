@@ -1,4 +1,4 @@
-"""Lists of tables, partitions and directories, and of the use of clusters, for people: sorted by the database."""
+"""Lists of tables, partitions, directories and clusters for user interfaces. The database sorts and pages them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _D_OF_COMMIT_HISTORY, _C_OF_COMMIT_HISTORY = directories.c, directory_copies.c
 
 @dataclass(frozen=True, slots=True)
 class CommitPeriod:
-    """The transactions of a period that have written to a table, and the compactions of the table.
+    """The numbers of commits and compactions of a table in a period.
 
-    ``rows`` and ``size_bytes`` were added by the transactions; an update adds the rows that it changes.
+    ``rows`` and ``size_bytes`` were added by the commits. An update adds the rows that it changes.
     """
 
     start: datetime
@@ -47,10 +47,10 @@ class CommitPeriod:
 def read_commit_history(
     connection: Connection, table: StoredTable, period_ms: int, since_ms: int
 ) -> list[CommitPeriod]:
-    """Return the periods since a time in which directories were registered, oldest first. Two queries.
+    """Return the periods since a time in which directories of a table were registered, oldest first. Two queries.
 
-    A transaction counts at the time when the first cluster got its directories. It is missing once all of its
-    directories were compacted and cleaned.
+    A commit counts at the time when its directories were registered on their first cluster. It is missing after all of
+    its directories were compacted and cleaned.
     """
     of_table = cluster_storage_descriptors.c.table_id == table.id
     has_copies = connection.execute(select(cluster_storage_descriptors.c.id).where(of_table).limit(1)).first()
@@ -125,7 +125,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """A partition, and the directories that current readers need, without obsolete directories."""
+    """A partition, and the numbers of its directories, deltas, rows and bytes, without obsolete directories."""
 
     name: str
     created_at: datetime
@@ -137,9 +137,9 @@ class ListedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListedDirectory:
-    """A registered directory, and the clusters that hold it.
+    """A registered directory, and the clusters that have it.
 
-    An obsolete directory stays for earlier versions and open transactions, until the cleaner deletes it.
+    An obsolete directory stays until the cleaner deletes it: earlier versions and open transactions may read it.
     """
 
     partition: str | None
@@ -157,7 +157,10 @@ class ListedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """The number of a table's directories that a cluster has, and of all its directories, without obsolete ones."""
+    """The number of a table's directories on a cluster, and the number of all its directories.
+
+    Obsolete directories are not counted.
+    """
 
     cluster: str
     is_primary: bool
@@ -168,13 +171,16 @@ class HeldCopy:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the cluster lacks no directory."""
+        """Return whether the cluster has all directories."""
         return self.directories == self.all_directories
 
 
 @dataclass(frozen=True, slots=True)
 class TableDeltas:
-    """The number and size of a table's delta directories, and of all of its directories, without obsolete ones."""
+    """The number and size of a table's delta directories, and the size of all its directories.
+
+    Obsolete directories are not counted.
+    """
 
     database: str
     table: str
@@ -186,7 +192,7 @@ class TableDeltas:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUse:
-    """The number of tables whose primary is a cluster, the bytes that readers need there, and the obsolete bytes."""
+    """The number of tables whose primary is a cluster, and the needed and the obsolete bytes on the cluster."""
 
     cluster: str
     tables: int
@@ -195,13 +201,15 @@ class ClusterUse:
 
 
 class CatalogListing:
-    """Lists of the current objects of the catalog. Only reads the metastore."""
+    """Lists of the current objects of the catalog. The methods only read the metastore."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def tables(self, wanted: PageRequest, database: str | None = None) -> Page[ListedTable]:
-        """Return tables and views, of one database or of all. The search is by name, owner and cluster. Three queries.
+        """Return the tables and views of one database, or of all. Three queries.
+
+        The search text is compared with names, owners and clusters.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -298,10 +306,10 @@ class CatalogListing:
         return Page(rows, found.total)
 
     def copies(self, database: str, table: str) -> list[HeldCopy]:
-        """Return the clusters that hold directories of a table, the primary first. Three queries.
+        """Return the clusters that have directories of a table, the primary first. Three queries.
 
-        ``Replicator.copies`` compares the directories that snapshots read, partition by partition. This method only
-        counts directories, which is fast for any number of partitions.
+        This method only counts directories, which is fast for any number of partitions. ``Replicator.copies``, in
+        contrast, compares the directories that snapshots read, partition by partition.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -327,7 +335,7 @@ class CatalogListing:
         return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
 
     def commits(self, database: str, table: str, period_ms: int, since_ms: int) -> list[CommitPeriod]:
-        """Return the commits to a table since a time, in periods, oldest first. Three queries.
+        """Return the numbers of commits to a table since a time, for each period, oldest first. Three queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -336,7 +344,7 @@ class CatalogListing:
             return read_commit_history(connection, select_table(connection, database, table), period_ms, since_ms)
 
     def copy_lags(self) -> list[CopyLag]:
-        """Return the lag of each cluster that has copies of tables, sorted by name. Two queries."""
+        """Return the lag of the copies on each cluster, sorted by cluster. Two queries."""
         with self._store.read() as connection:
             return read_copy_lags(connection)
 
@@ -373,7 +381,7 @@ class CatalogListing:
         return [TableDeltas(row[0], row[1], row[2], int(row[3]), int(row[4]), bool(row[5])) for row in rows]
 
     def clusters(self) -> list[ClusterUse]:
-        """Return the clusters that hold tables or directories, sorted by name. Two queries."""
+        """Return the clusters that have tables or directories, sorted by name. Two queries."""
         primaries = select(_T.primary_cluster, func.count()).where(~_T.dropped).group_by(_T.primary_cluster)
         judged = judged_directories(None).c
         held = (
@@ -436,9 +444,10 @@ def _listed_directory(
 
 
 def transactions_by_cluster(connection: Connection) -> dict[str, int]:
-    """Return, for each cluster, the number of transactions of all processes with locks on its tables. One round trip.
+    """Return a dict from cluster to the number of transactions that have locked its tables. One round trip.
 
-    A lock on a whole database counts for the clusters of its tables.
+    Transactions of all processes count. The cluster of a table is its primary. A lock on a database counts for the
+    clusters of all its tables.
     """
     query = (
         select(tables.c.primary_cluster, func.count(locks.c.txn_id.distinct()))

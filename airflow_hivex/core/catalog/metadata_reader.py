@@ -1,4 +1,4 @@
-"""Reading tables and their contents as of a snapshot."""
+"""The methods of the ObjectStore that read tables and their contents as of a snapshot."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
 
 
 class SnapshotReading(StorePart):
-    """Reads tables, partitions, directories and copies as of a snapshot.
+    """The methods of ``ObjectStore`` that read tables, partitions, directories and copies as of a snapshot.
 
-    A cache decides by a snapshot whether its entries are still true (``Snapshot.agrees_with``): a commit changes the
-    write id list of the written table, and every other change that readers notice raises the version of the table.
-    These are: the commit of a compaction, which has no write id; the removal of directories by the cleaner; a
-    registration of copies; an addition of partitions; a change of a table that has no write ids. A snapshot has the
-    list and the version, so a cache needs only the snapshot.
+    A cache compares its entries with a snapshot to find out whether they are still valid (``Snapshot.agrees_with``). A
+    commit changes the write id list of the written table. Every other change that readers notice raises the version of
+    the table: the commit of a compaction, the removal of directories by the cleaner, a registration of copies, an
+    addition of partitions, and a change of a table without write ids. A snapshot has the list and the version, so a
+    cache needs only the snapshot.
     """
 
     def snapshot(
@@ -43,12 +43,12 @@ class SnapshotReading(StorePart):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return the tables of these names, and all of their write id lists, at one moment.
+        """Return a snapshot of the named tables: the tables and their write id lists at one moment.
 
-        Without further arguments this is the current snapshot. With ``txn_id`` it is the snapshot that this transaction
-        takes now, with ``valid_txns`` a snapshot that was taken before. ``known`` are tables from an earlier snapshot
-        of the caller; unchanged tables are not read again. One round trip; more if a table of ``known`` has changed, or
-        is missing there with ``valid_txns``.
+        By default this is the current snapshot. With ``txn_id`` it is the snapshot that this transaction takes now.
+        With ``valid_txns`` it is a snapshot that was taken before. ``known`` are tables from an earlier snapshot of the
+        caller; unchanged tables are not read again. One round trip. It takes more if a table of ``known`` has changed,
+        or if ``valid_txns`` is given and a table is missing in ``known``.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -102,9 +102,9 @@ class SnapshotReading(StorePart):
     ) -> TableContents:
         """Return the partitions that match ``predicate``, with their directories and their copies on ``clusters``.
 
-        The result has all directories that the snapshot sees, and may have more: ``bind_table`` selects the visible
-        ones. At most one round trip, and one more if the database cannot decide the predicate and many partitions
-        remain.
+        The result has all directories that the snapshot sees, and may have more; ``bind_table`` selects the visible
+        ones. One round trip in most cases. It takes more if the database cannot decide the predicate and many
+        partitions remain.
         """
         with self._read() as connection:
             return read_contents(connection, table, predicate, clusters)
