@@ -1,4 +1,4 @@
-"""ObjectStore: databases, functions, tables and partitions in the metastore database."""
+"""The ObjectStore: databases, functions, tables and partitions in the metastore database."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from airflow_hivex.core.events.notification_log import EventType
 
 
 class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMethods, CopyMethods):
-    """Reads and writes of the metastore database. A cache in front of it is a subclass. Source: Hive RawStore.
+    """The service that reads and writes the catalog in the metastore database. Source: Hive RawStore.
 
-    ``valid_write_ids`` of a read is the query's own list for the table, as a value or as text, which a cache compares
-    with the list of its entry. Without the argument a read returns the current state. None says that the caller has no
-    list: this is refused for a transactional table; for another table a cache may answer with its entry.
+    A subclass is a cache in front of it. In a read, ``valid_write_ids`` is the query's write id list for the table, as
+    a value or as text. A cache compares this list with the list of its entry. Without the argument a read returns the
+    current state. None says that the caller has no list. This is refused for a transactional table; for another table
+    a cache may answer with its entry.
 
-    ``valid_write_ids`` of a write is the list of the writer. A write on a managed table takes a write id of the
+    In a write, ``valid_write_ids`` is the list of the writer. A write on a managed table takes a write id of the
     transaction ``txn_id``, or of a transaction that is opened and committed together with the write. The event of the
     change has the list with this write id as committed.
 
-    ``cluster`` is the cluster of a session after USE CLUSTER; without it a client sees the location on the default
-    cluster, else on the primary (docs/reference/clusters.md, M3 and S5).
+    ``cluster`` is the cluster of a session after USE CLUSTER. Without it a client sees the location on the default
+    cluster, or on the primary if the default cluster has no copy (docs/reference/clusters.md, M3 and S5).
 
-    Every change is one database transaction together with its event; changes through :meth:`joining` are part of the
-    caller's transaction instead. Returned locations are full URIs; locations in arguments may be URIs, or relative to
-    the cluster's file system, or empty for the default place.
+    A change and its event are one database transaction. After :meth:`joining` they are part of the caller's database
+    transaction. Returned locations are full URIs. Locations in arguments may be URIs, relative to the cluster's file
+    system, or empty for the default location.
     """
 
     def register(self, *registrations: Registration) -> None:
-        """Register the new partitions and directories of a transaction, in its commit.
+        """Register the new partitions and directories of a transaction, as part of its commit.
 
         Raises:
             NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.

@@ -1,4 +1,4 @@
-"""The rows of existing and dropped partitions. Functions here take part in the caller's transaction."""
+"""The rows of existing and dropped partitions. Functions here take part in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _PARTITION_QUERY = select(partitions, *STORAGE_COLUMNS).join(storage_descriptors
 
 
 def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
-    """Return partition values in the one text form under which they are stored.
+    """Return partition values as the texts that are stored. Equal values have the same text.
 
-    ``7`` and ``'07'`` are one value of an int key; NULL and the empty string are the default
-    partition.
+    For example, ``7`` and ``'07'`` are the same value of an int key. NULL and the empty string are stored as the name
+    of the default partition.
 
     Raises:
         InvalidObjectError: a value is not of its key's type, or the number of values is wrong.
@@ -84,7 +84,7 @@ def _stored(table: str, key: Column, value: Value) -> str:
 
 
 def _fitted(text: str, type: ColumnType) -> Value:
-    """Return the text as a value of its key's type. CHAR is padded; a longer text may lose only spaces at its end."""
+    """Return the text as a value of its key's type. A CHAR is padded. A longer text may lose only spaces at its end."""
     if not isinstance(type, Primitive) or type.name not in ("char", "varchar"):
         return typed(text, type)
     (length,) = type.parameters
@@ -94,9 +94,9 @@ def _fitted(text: str, type: ColumnType) -> Value:
 
 
 def text_of(value: Value, *, single: bool = False) -> str:
-    """Return a value as Spark casts it to text, as an INSERT names dynamic partitions.
+    """Return the text to which Spark casts a value. An INSERT uses this text in the names of dynamic partitions.
 
-    ``single`` says that a number has 32 bits.
+    ``single`` says that a floating-point number has 32 bits.
     """
     match value:
         case bool():
@@ -141,11 +141,11 @@ def insert_partitions(
     now_ms: int,
     given: Mapping[str, Partition] | None = None,
 ) -> dict[str, int]:
-    """Add the missing partitions; return the added ones, as a dict from name to id.
+    """Add the partitions that do not exist, and return a dict from name to id of the added ones.
 
-    ``wanted`` is a dict from name to relative location; "" is the default location below the table's folder. ``given``
-    has the partitions with further properties, as a dict from name. Two queries per batch of rows, and one more if
-    partitions have storage descriptors of their own.
+    ``wanted`` is a dict from name to location, relative to the cluster's file system; "" is the default location below
+    the table's folder. ``given`` is a dict from name to partition, for partitions with further properties. Two queries
+    per batch of rows, and one more if partitions have their own storage descriptors.
     """
     given = given or {}
     storage_ids = _insert_storage_descriptors(connection, given)
@@ -193,13 +193,16 @@ def _insert_storage_descriptors(connection: Connection, given: Mapping[str, Part
 
 
 def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove storage descriptors that no row names any more."""
+    """Remove storage descriptors that no table or partition uses any more."""
     for batch in batches(ids):
         later(connection, delete(storage_descriptors).where(storage_descriptors.c.id.in_(batch)))
 
 
 def update_partitions(connection: Connection, changed: Mapping[int, Partition]) -> None:
-    """Store parameters, storage descriptors and access times of partitions (a dict from id). Their places stay."""
+    """Store the parameters, storage descriptors and access times of partitions. Their locations stay.
+
+    ``changed`` is a dict from partition id.
+    """
     rows = {
         row.id: row.storage_descriptor_id
         for batch in batches(sorted(changed))
@@ -230,7 +233,7 @@ def update_partitions(connection: Connection, changed: Mapping[int, Partition]) 
 
 
 def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
-    """Return the named partitions that exist, as a dict from name to id."""
+    """Return a dict from name to id for the partitions that exist among ``names``."""
     found: dict[str, int] = {}
     for batch in batches(names):
         rows = connection.execute(
@@ -243,7 +246,7 @@ def partition_ids(connection: Connection, table: Table, names: Sequence[str]) ->
 
 
 def new_partition_names(table: Table, given: Iterable[Partition], existing: Iterable[str], skip: bool) -> list[str]:
-    """Return the names of the partitions to add.
+    """Return the names of the partitions that must be added.
 
     Raises:
         AlreadyExistsError: a partition exists, or is given twice, and ``skip`` is false.
@@ -267,7 +270,7 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
 
 def two_folders(table: Table, name: str, one: str, other: str) -> InvalidObjectError:
-    """Return the error that a statement names two folders for one partition."""
+    """Return the error for a statement that names two folders for one partition."""
     reason = f"folders {one} and {other} both have its values; move the files of one into the other and delete it"
     return InvalidObjectError("partition", f"{table.full_name} {name}", reason)
 
@@ -283,7 +286,7 @@ def name_of(table: Table, values: Sequence[Value]) -> str:
 
 
 def spelled_name(table: Table, partition: str) -> str:
-    """Return a partition's name as the table spells it, for keys in any order and case.
+    """Return a partition's name in the table's spelling. In ``partition`` the keys may have any order and case.
 
     Raises:
         InvalidObjectError: the table cannot have such a partition.
@@ -340,9 +343,9 @@ def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list
 
 
 def rename_partition(connection: Connection, table: Table, stored: Row[Any], name: str) -> bool:
-    """Rename a partition, and move it in a managed table to the location of the new name.
+    """Rename a partition, and return whether its files must be moved.
 
-    Returns whether its files move.
+    In a managed table the location changes with the name.
 
     Raises:
         AlreadyExistsError: the table has a partition of that name.
@@ -384,7 +387,10 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
 
 
 def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
-    """Move the places of partitions from below one folder to another; return a dict from their ids to names."""
+    """Change the locations of the partitions below one folder to another folder.
+
+    Return a dict from id to name for these partitions.
+    """
     below = partitions.c.location.like(beginning(f"{location}/")["beginning"], escape="/")
     of_table = (partitions.c.table_id == table.id) & below
     names = {row.id: row.name for row in connection.execute(select(partitions.c.id, partitions.c.name).where(of_table))}
@@ -394,12 +400,14 @@ def move_below(connection: Connection, table: Table, location: str, target: str)
 
 
 def update_location(connection: Connection, partition_id: int, location: str) -> None:
-    """Give a partition another folder on the primary cluster of its table."""
+    """Set another location of a partition on the primary cluster of its table."""
     later(connection, update(partitions).where(partitions.c.id == partition_id).values(location=location))
 
 
 def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, str]:
-    """Return the named partitions that exist, as a dict from name to location relative to the primary cluster.
+    """Return a dict from name to location for the partitions that exist among ``names``.
+
+    Locations are relative to the primary cluster's file system.
 
     Raises:
         InvalidOperationError: a partition is stored in another format than the table.
@@ -415,7 +423,7 @@ def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class DroppedPartition:
-    """A dropped partition, with the names and places of its directories."""
+    """A dropped partition, with its locations on clusters and the names of its directories."""
 
     id: int
     name: str
@@ -424,10 +432,10 @@ class DroppedPartition:
 
 
 def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> None:
-    """Mark partitions of managed tables as dropped; their rows stay until the cleaner has deleted their files.
+    """Mark partitions of managed tables as dropped. Their rows stay until the cleaner has deleted their files.
 
-    Until then no partition can be renamed to the name of a dropped one. A rename copies directories under their own
-    names, and the cleaner could delete the copies. ``created_ms`` of a dropped partition is the time of the drop.
+    Until then no partition can be renamed to the name of a dropped partition. A rename copies directories under their
+    own names, so the cleaner could delete the copies. ``created_ms`` of a dropped partition is the time of the drop.
     """
     copies = cluster_storage_descriptors
     for batch in batches(ids):
@@ -438,7 +446,7 @@ def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> Non
 
 
 def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> int:
-    """Record the former name of a renamed partition as a dropped partition; return the id of this record."""
+    """Record the former name of a renamed partition as a dropped partition, and return the id of this record."""
     partition_id = connection.execute(
         insert(partitions)
         .values(
@@ -466,14 +474,17 @@ def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> 
 
 
 def has_files(connection: Connection, table_id: int, name: str) -> bool:
-    """Return whether files of an earlier partition of the name may still be there."""
+    """Return whether files of a dropped partition with the name may still exist."""
     p = partitions.c
     query = select(p.id).where(p.table_id == table_id, p.dropped, p.name == name).limit(1)
     return connection.execute(query).one_or_none() is not None
 
 
 def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    """Return the named partitions that exist, as a dict from name to directories. One round trip per batch."""
+    """Return the directory names of those named partitions that have directories, as a dict from partition name.
+
+    One round trip per batch.
+    """
     p, d = partitions.c, directories.c
     found: defaultdict[str, set[str]] = defaultdict(set)
     for batch in batches(names):
@@ -487,7 +498,10 @@ def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Map
 def dropped_before(
     connection: Connection, before_ms: int, after: int, limit: int
 ) -> list[tuple[StoredTable, DroppedPartition]]:
-    """Return up to ``limit`` dropped partitions of existing tables, dropped before a time, with ids above ``after``."""
+    """Return up to ``limit`` partitions of existing tables that were dropped before a time, with their tables.
+
+    Their ids are above ``after``.
+    """
     p, t, d = partitions.c, all_tables.c, directories.c
     query = (
         select(p.id, p.table_id, p.name, p.location)

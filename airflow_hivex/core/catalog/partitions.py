@@ -37,7 +37,7 @@ class PartitionMethods(StorePart):
     """The methods of ``ObjectStore`` for partitions, and :meth:`forget_partitions`."""
 
     def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
-        """Return a partition of ``table`` as an argument for :meth:`add_partitions`; no round trip.
+        """Return a partition of ``table`` as an argument for :meth:`add_partitions`. Nothing is stored.
 
         Raises:
             InvalidObjectError: the values do not fit the table's partition keys.
@@ -55,7 +55,7 @@ class PartitionMethods(StorePart):
         if_not_exists: bool = False,
         txn_id: int | None = None,
     ) -> list[str]:
-        """Add partitions, all or none, and return the names of the added ones.
+        """Add all of the partitions, or none after an error, and return the names of the added partitions.
 
         Raises:
             AlreadyExistsError: a partition exists already and ``if_not_exists`` is false.
@@ -88,7 +88,10 @@ class PartitionMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _place(self, table: Table, partition: Partition) -> str:
-        """Return the location of a new partition, relative to the primary cluster's file system; "" is the default."""
+        """Return the location of a new partition, relative to the primary cluster's file system.
+
+        An empty location stands for the default location.
+        """
         self._check_primary(table, partition)
         cluster = self._clusters.get(table.storage.primary.cluster)
         location = partition.location
@@ -98,7 +101,7 @@ class PartitionMethods(StorePart):
 
     @staticmethod
     def _check_primary(table: Table, partition: Partition) -> None:
-        """Refuse a partition whose own storage descriptor names another primary cluster than its table's.
+        """Refuse a partition whose own storage descriptor names another primary cluster than that of its table.
 
         Raises:
             InvalidObjectError: the partition names another primary cluster.
@@ -155,7 +158,10 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the named partitions that exist, and have a copy on ``cluster`` if it is given, sorted by id."""
+        """Return the partitions that exist among ``names``, sorted by id.
+
+        If ``cluster`` is given, only partitions with a copy there are returned.
+        """
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_names", write_ids)
@@ -172,7 +178,10 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the partitions whose rows may satisfy ``expr``, and that have a copy on ``cluster`` if it is given."""
+        """Return the partitions whose rows may satisfy ``expr``.
+
+        If ``cluster`` is given, only partitions with a copy there are returned.
+        """
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_expr", write_ids)
@@ -186,7 +195,7 @@ class PartitionMethods(StorePart):
         expr: Predicate | None = None,
         valid_write_ids: GivenList = StateOf.NOW,
     ) -> list[str]:
-        """Return the names of a table's partitions that may satisfy ``expr``, sorted.
+        """Return the sorted names of the partitions whose rows may satisfy ``expr``.
 
         Raises:
             InvalidOperationError: the table has no partition keys.
@@ -206,9 +215,10 @@ class PartitionMethods(StorePart):
         if_exists: bool = False,
         txn_id: int | None = None,
     ) -> list[StoredPartition]:
-        """Drop partitions, all or none, and return them.
+        """Drop all of the partitions, or none after an error, and return them.
 
-        Their files stay; :meth:`forget_partitions` is called once they are deleted. Links do not show them any more.
+        Their files stay. When the files are deleted, :meth:`forget_partitions` is called. Links do not show the
+        partitions any more.
 
         Raises:
             NoSuchPartitionError: a partition does not exist and ``if_exists`` is false.
@@ -238,7 +248,7 @@ class PartitionMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _record_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
-        """Record the partitions that static links have lost, because their source has dropped them."""
+        """Record an event for each static link that has lost partitions, because its source has dropped them."""
         for link in link_rows.describe_links(connection, link_rows.links_to([table.id])):
             if link.name in lost:
                 names = lost[link.name]
@@ -254,10 +264,11 @@ class PartitionMethods(StorePart):
         *,
         txn_id: int | None = None,
     ) -> list[StoredPartition]:
-        """Store changed partitions, all or none: parameters, storage descriptors and times of the last access.
+        """Store the parameters, storage descriptors and last access times of partitions, and return the partitions.
 
-        Partitions are found by their values. Their places stay; :meth:`rename_partition` changes values. From now on, a
-        partition without a storage descriptor has the one of its table.
+        All partitions are changed, or none after an error. Partitions are found by their values, which only
+        :meth:`rename_partition` changes. Their locations stay. A partition without a storage descriptor now uses the
+        storage descriptor of its table.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.
@@ -297,10 +308,11 @@ class PartitionMethods(StorePart):
         *,
         txn_id: int | None = None,
     ) -> int | None:
-        """Change the values of a partition. The place changes with the name, and the caller copies the files.
+        """Change the values of a partition, and so its name.
 
-        Returns the id of a row that records the former name of a moved partition as dropped, until
-        :meth:`forget_partitions` removes it.
+        In a managed table the location changes with the name: the caller copies the files, and the former name is
+        recorded as a dropped partition. Return the id of this record, or None if the location stays.
+        :meth:`forget_partitions` removes the record.
 
         Raises:
             NoSuchPartitionError: the partition does not exist.
@@ -325,7 +337,7 @@ class PartitionMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def forget_partitions(self, dropped: Sequence[StoredPartition | DroppedPartition]) -> None:
-        """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
+        """Remove the rows of dropped partitions after their files are deleted. Safe to repeat."""
         self._write(
             lambda connection: directories.forget_partitions(connection, [partition.id for partition in dropped])
         )

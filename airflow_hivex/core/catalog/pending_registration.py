@@ -1,4 +1,4 @@
-"""The commit of a transaction of several statements, which registers their pending writes or is refused."""
+"""The registration of the pending writes of a transaction of several statements, as part of its commit."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from airflow_hivex.core.transactions.shared_state import snapshot_from, snapshot
 
 
 def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> bool:
-    """Register the writes of a transaction's statements, as part of its commit.
+    """Register the pending writes of a transaction, as part of its commit.
 
-    Returns whether records of killed statements stay, so that the cleaner finds their files.
+    Returns whether records of writes of killed statements stay. The cleaner needs these records to find the files.
 
     Raises:
         NoSuchObjectError: a written table has been dropped.
-        ConflictFoundError: rows of this transaction hide rows that another one has written meanwhile, or vice versa.
+        ConflictFoundError: rows of this transaction would hide rows that another transaction has written meanwhile, or
+            would be hidden by them.
     """
     noted = pending_writes.query_of(txn_id)
     of_writes = tables.c.id.in_(noted.order_by(None).with_only_columns(noted.selected_columns.table_id))
@@ -72,11 +73,12 @@ def check_nothing_hidden(
     write: TableWrite,
     error: Callable[[str], Exception],
 ) -> None:
-    """Raise ``error``, perhaps with the next statement, if the rows of a write to partitions would be hidden.
+    """Raise ``error`` if the write would hide rows of other transactions, or if their rows would hide the write.
 
-    A base directory hides all directories of lower write ids, also directories that its statement could not see. The
-    commit does not check this, since an INSERT INTO does not conflict with an update. Other transactions can insert
-    between the snapshot of a transaction and its INSERT OVERWRITE; with shared locks, both run at the same time.
+    The error may be raised with the next query. A base directory hides all directories with lower write ids, also those
+    that its statement could not see. The check for write conflicts does not find this, since an INSERT INTO does not
+    conflict with an update. Other transactions can insert between the snapshot of a transaction and its INSERT
+    OVERWRITE. With shared locks, both statements can also run at the same time.
     """
     if not write.overwrite:
         overwritten = error(f"another transaction has overwritten {table.full_name} while it inserted")

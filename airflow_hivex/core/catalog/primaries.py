@@ -1,6 +1,6 @@
 """The change of a table's primary cluster, in one database transaction.
 
-Functions here take part in the caller's transaction, which has an exclusive lock on the table.
+Functions here take part in the caller's database transaction. The caller has an exclusive lock on the table.
 Source: docs/reference/clusters.md, "Changes of the primary cluster".
 """
 
@@ -41,10 +41,10 @@ def switch_primary(
     now_ms: int,
     seen: Collection[int],
 ) -> StoredTable:
-    """Make a cluster with a whole copy the primary, and the former primary a secondary; return the table.
+    """Make a cluster with a complete copy the primary, make the former primary a secondary, and return the table.
 
-    ``seen`` are the directories from which the copy was planned. The cluster may lack some of them, if the cleaner is
-    about to delete these.
+    ``seen`` are the directories that existed when the copy was planned. The cluster may lack those of them that the
+    cleaner is about to delete.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -84,10 +84,10 @@ def switch_primary(
 def replace_primary(
     connection: Connection, table: StoredTable, cluster: str, withdrawn: Collection[int]
 ) -> StoredTable:
-    """Make a cluster, with the directories that it has, the primary in place of a lost cluster; return the table.
+    """Make a cluster the primary in place of a lost cluster, and return the table.
 
-    The rows of directories that the cluster lacks, and of ``withdrawn`` directories, are removed. The lost cluster has
-    no registered directories any more.
+    The table keeps the directories that the cluster has. The rows of the directories that it lacks, and of
+    ``withdrawn`` directories, are removed. The lost cluster has no registered directories any more.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -126,7 +126,7 @@ def _locked(connection: Connection, table: StoredTable) -> StoredTable:
 
 
 def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[str | None, dict[int, str]]:
-    """Return the folder of the table's copy on a cluster, and a dict from partition id to the place of its copy."""
+    """Return the folder of the table's copy on a cluster, and a dict from partition id to the location of its copy."""
     c = cluster_storage_descriptors.c
     query = select(c.partition_id, c.location).where(c.table_id == table.id, c.cluster == cluster)
     found = {row.partition_id: row.location for row in connection.execute(query)}
@@ -135,7 +135,7 @@ def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[s
 
 
 def _check_seen(connection: Connection, table: StoredTable, cluster: str, seen: Collection[int]) -> None:
-    """Ensure that a cluster has each directory of a table that is not in ``seen``."""
+    """Refuse the change if a cluster lacks a directory of the table that is not in ``seen``."""
     d, held = directories.c, directory_copies.c
     is_held = select(held.directory_id).where(held.directory_id == d.id, held.cluster == cluster).exists()
     for row in connection.execute(select(d.id, d.name).where(d.table_id == table.id, ~is_held)):
@@ -153,7 +153,10 @@ def _partitions(connection: Connection, table: StoredTable) -> dict[int, tuple[s
 def _move(
     connection: Connection, table: StoredTable, cluster: str, root: str, places: Mapping[int, str]
 ) -> StoredTable:
-    """Change the places of a table and its partitions to another cluster, and remove this cluster's rows of copies."""
+    """Change the locations of a table and its partitions to another cluster, and return the table.
+
+    The rows of the copies on this cluster are removed.
+    """
     if not table.is_external:
         names = {id_: name for id_, (name, _) in _partitions(connection, table).items()}
         apart = next((id_ for id_, place in places.items() if place != f"{root}/{names[id_]}"), None)

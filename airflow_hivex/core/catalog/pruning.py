@@ -1,4 +1,4 @@
-"""The partitions that may match a predicate, found by the database as far as it can decide the predicate."""
+"""The search for the partitions that may match a predicate. The database decides as much of it as it can."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_CONDITIONS = 100
 
 
 class FoundPartition(NamedTuple):
-    """The part of a row of ``partitions`` that a query needs."""
+    """A partition that a query has found, with the columns of ``partitions`` that the query needs."""
 
     id: int
     name: str
@@ -55,7 +55,7 @@ def find_partitions(
     """Return the partitions whose rows may satisfy ``predicate``, sorted by id. One round trip.
 
     Equality and IN on any key are index look-ups. The database also decides ranges of texts and dates, and LIKE with a
-    fixed beginning. The function itself decides the other conditions over the names that the database finds.
+    fixed beginning. The function then checks the other conditions with the names that the database has found.
     """
     conditions, residual = database_conditions(connection, table, predicate)
     query = (
@@ -72,7 +72,7 @@ def find_partitions(
 def database_conditions(
     connection: Connection, table: Table, predicate: Predicate | None
 ) -> tuple[list[ColumnElement[bool]], list[Predicate]]:
-    """Return the conditions that the database decides, and the conditions that are decided over the names it finds."""
+    """Return the SQL conditions for the database, and the other conditions, which are checked afterwards."""
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
@@ -95,10 +95,10 @@ def check_stored_alike(
 ) -> None:
     """Refuse partitions whose own storage descriptor has another format than their table.
 
-    One round trip if partitions have storage descriptors of their own, otherwise no round trip.
+    One round trip if partitions have their own storage descriptors, otherwise no round trip.
 
     Raises:
-        InvalidOperationError: a partition has another format: a scan cannot read it, and a write would mix formats.
+        InvalidOperationError: a partition has another format. A scan cannot read it, and a write would mix formats.
     """
     names = {each.storage_descriptor_id: each.name for each in found if each.storage_descriptor_id is not None}
     storage = storage_descriptors.c
@@ -121,7 +121,7 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return the conditions on partition keys in the filters of a table reference, or None without such a condition.
+    """Return the predicate on partition keys from the filters of a table reference, or None if there is not any.
 
     Conditions on other columns are ignored.
     """
@@ -149,7 +149,7 @@ def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None
 
 
 def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | None:
-    """Return the key of an equality or IN, as its position, with the stored values that satisfy the condition."""
+    """Return the key's position and the matching stored values of an equality or IN, or None if they are not known."""
     match predicate:
         case Comparison(ColumnReference() as column, "=", value):
             values: tuple[Value, ...] = (value,)
@@ -166,7 +166,10 @@ def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | No
 
 
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
-    """Return a condition that holds for every partition whose rows may satisfy the predicate, but not for NULL."""
+    """Return an SQL condition for a range or LIKE, or None for other predicates.
+
+    The condition is true for every partition whose rows may satisfy the predicate. It is not true for NULL.
+    """
     low: str | None = None
     high: str | None = None
     match predicate:
@@ -192,7 +195,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
 
 
 def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
-    """Return ``value`` as stored text, if the texts of this key sort in the order of its values, else None."""
+    """Return ``value`` as stored text, or None if the texts of this key do not sort in the order of its values."""
     position = _key(table, column)
     key_type = None if position is None else table.partition_keys[position].parsed_type
     if key_type == _STRING and isinstance(value, str):
@@ -216,7 +219,7 @@ def _after(beginning: str) -> str | None:
 
 
 def _is_storable(text: str) -> bool:
-    """Return whether the databases can store a text; a partition never has a value that they cannot store."""
+    """Return whether SQLite and PostgreSQL can store a text. Other texts are not values of partitions."""
     return "\0" not in text and not any("\ud800" <= character < "\ue000" for character in text)
 
 
@@ -228,7 +231,7 @@ def _with_value(table: Table, position: int, condition: ColumnElement[bool]) -> 
 
 
 def _key(table: Table, column: ColumnReference) -> int | None:
-    """Return the position of a column among the partition keys, or None for another column."""
+    """Return the position of a column among the partition keys, or None if the column is not a partition key."""
     names = [key.name.lower() for key in table.partition_keys]
     return names.index(column.name.lower()) if column.name.lower() in names else None
 
@@ -250,11 +253,11 @@ def _stored_text(value: Value, type: ColumnType) -> str | None:
 
 
 class _Named(Protocol):
-    """An object with the name of a partition."""
+    """The protocol of objects with the name of a partition."""
 
     @property
     def name(self) -> str:
-        """Return the name."""
+        """Return the name of the partition."""
         ...
 
 
@@ -271,9 +274,9 @@ def matching(
     predicate: Predicate | None,
     values_of: Callable[[_N], Sequence[str]] = _values_of,
 ) -> Sequence[_N]:
-    """Return the partitions whose rows may satisfy ``predicate``, decided by their values.
+    """Return the partitions whose rows may satisfy ``predicate``, according to their partition values.
 
-    ``values_of`` returns the stored values of a partition; by default they are read from its name.
+    ``values_of`` returns the stored values of a partition. By default they are read from its name.
     """
     if predicate is None:
         return rows
@@ -301,9 +304,10 @@ def matching(
 def allowed_values(
     table: Table, predicate: Predicate | None, distinct: Sequence[Collection[str]]
 ) -> list[set[str] | None]:
-    """Return for each partition key those ``distinct`` values that satisfy the conditions on this key alone.
+    """Return, for each partition key, the values that satisfy the conditions on only this key.
 
-    A key without such a condition has None. :func:`matching` then decides over the partitions with these values.
+    ``distinct`` has the values of each key. A key without such a condition has None. :func:`matching` then checks the
+    partitions with these values.
     """
     names = [key.name.lower() for key in table.partition_keys]
     allowed: list[set[str] | None] = [None] * len(names)
@@ -325,13 +329,13 @@ def allowed_values(
 
 
 def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
-    """Return the stored values that satisfy an equality or IN, None for other predicates."""
+    """Return the stored values that satisfy an equality or IN, or None if they are not known."""
     found = _looked_up(table, predicate)
     return None if found is None else found[1]
 
 
 class _KeyTest:
-    """A test of the values of one partition key, given as stored texts, by the conditions on that key alone."""
+    """A test whether stored values of one partition key satisfy the conditions on only this key."""
 
     def __init__(self, key: Column, predicate: And) -> None:
         self._name = key.name.lower()
@@ -340,9 +344,10 @@ class _KeyTest:
         self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 
     def of(self, text: str) -> tuple[bool, Sequence[tuple[str, Value]]]:
-        """Return whether a value passes the test, and the key's name with the value if Python can represent it.
+        """Return whether a value may pass the test, and the pair of the key's name and the value.
 
-        Spark has days before the year 1 and after the year 9999; Python has not.
+        The pair is missing if Python cannot represent the value. Spark has days before the year 1 and after the year
+        9999, but Python does not.
         """
         known = self._known.get(text)
         if known is None:

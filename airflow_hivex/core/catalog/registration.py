@@ -1,4 +1,4 @@
-"""The registration of directories in a commit, the only one for statements, compactions and conversions."""
+"""The registration of directories in a commit. Statements, compactions and conversions all use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions import commit_record
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """A file of a table that becomes transactional; ``name`` is the file's path below its partition."""
+    """A file of a table that becomes transactional. ``name`` is the file's path below its partition."""
 
     partition: str | None
     name: str
@@ -31,12 +31,12 @@ class OriginalFile:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The directories of a table that a transaction has written on ``cluster``.
+    """The directories of a table that a transaction has written on ``cluster``, and that its commit registers.
 
-    ``partitions`` are the written partitions, including those without a directory; with ``adds_partitions`` missing
-    ones are added. ``replaces`` is set if other directories had the rows before. With ``is_batch`` the directories
-    belong to a streaming batch, and earlier transactions of the batch may have added files to them. With
-    ``reveals_table`` this commit makes the table visible. ``operation`` is the statement, for the record.
+    ``partitions`` are the written partitions, also those without a directory. With ``adds_partitions`` missing
+    partitions are added. ``replaces`` is True if other directories had the rows before. With ``is_batch`` the
+    directories belong to a streaming batch, and earlier transactions of the batch may have added files to them. With
+    ``reveals_table`` the commit makes the table visible. ``operation`` names the statement in the record of the commit.
     """
 
     table: StoredTable
@@ -52,7 +52,7 @@ class Registration:
 
     @property
     def grows(self) -> bool:
-        """Return whether the commit adds bytes that a quota may refuse: a compaction or a DELETE does not count."""
+        """Return whether a quota can refuse the added bytes. It cannot refuse those of a compaction or a DELETE."""
         return not self.replaces and any(each.kind != "delete_delta" for each in self.directories)
 
     @classmethod
@@ -97,7 +97,10 @@ class Registration:
     def of_compaction(
         cls, table: StoredTable, partition: str | None, written: Iterable[WrittenDirectory], txn_id: int, cluster: str
     ) -> Self:
-        """Return the registration of the directories of a compaction of a table (None) or a partition."""
+        """Return the registration of the directories that a compaction has written.
+
+        ``partition`` is None for a table without partitions.
+        """
         found = []
         for each in written:
             named = parse_directory(each.name)
@@ -124,9 +127,9 @@ class Registration:
     def of_originals(
         cls, table: StoredTable, files: Iterable[OriginalFile], row_layout: str, txn_id: int, cluster: str
     ) -> Self:
-        """Return the registration of a table that becomes transactional, with one entry for each file.
+        """Return the registration of the original files of a table that becomes transactional.
 
-        So each file is deleted or copied by itself.
+        Each file has an entry of its own, so that it can be deleted or copied separately.
         """
         found = tuple(
             NewDirectory(
@@ -146,9 +149,9 @@ class Registration:
 
 
 def register(connection: Connection, registrations: Sequence[Registration], now_ms: int) -> list[list[int]]:
-    """Write the rows of a transaction's registrations in its commit; return the new partition ids of each.
+    """Register the directories of a transaction as part of its commit, and return the ids of new partitions.
 
-    Quotas are compared with the bytes after all registrations.
+    The result has a list for each registration. Quotas are compared with the bytes after all registrations.
 
     Raises:
         NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.
@@ -206,7 +209,7 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
 
 
 def _note_commit(connection: Connection, registration: Registration) -> None:
-    """Add the statement and the numbers of its rows to the record of the commit."""
+    """Note the statement, the numbers of its rows, and its bytes for the record of the commit."""
     written, table_id = registration.directories, registration.table.id
     if registration.operation:
         commit_record.note_operation(connection, table_id, registration.operation)

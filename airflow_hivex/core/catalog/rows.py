@@ -35,14 +35,16 @@ STORAGE_COLUMNS = tuple(
     for column in storage_descriptors.c
     if column is not storage_descriptors.c.id
 )
-"""The columns that :func:`storage_from_row` reads, selected with a table or partition that has parameters, too."""
+"""The columns that :func:`storage_from_row` reads.
+
+``parameters`` has another label, since a row of a table or partition has parameters, too."""
 
 
 _COLUMN_FIELDS = fields(Column)
 
 
 def stored_time(name: str, time: datetime | None) -> int | None:
-    """Return a time in milliseconds since the epoch; ``name`` is the object of the message.
+    """Return a time in milliseconds since the epoch. ``name`` names the object in the error's message.
 
     Raises:
         InvalidObjectError: the time has no time zone.
@@ -59,7 +61,7 @@ def _time_or_none(milliseconds: int | None) -> datetime | None:
 
 
 def columns_from_json(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    """Return stored columns as Column values."""
+    """Return the columns from their stored form."""
     return tuple(Column(**column) for column in columns)
 
 
@@ -69,7 +71,7 @@ def _column_to_json(column: Column) -> dict[str, Any]:
 
 
 def database_from_row(row: Row[Any]) -> Database:
-    """Return the database of a row of ``databases``."""
+    """Return the database that is stored in a row of ``databases``."""
     return Database(
         name=row.name,
         location=row.location,
@@ -84,7 +86,7 @@ def database_from_row(row: Row[Any]) -> Database:
 def storage_from_row(
     row: Row[Any], primary: ClusterStorageDescriptor, secondaries: Iterable[ClusterStorageDescriptor] = ()
 ) -> StorageDescriptor:
-    """Return the storage descriptor of a row with the columns :data:`STORAGE_COLUMNS`."""
+    """Return the storage descriptor that is stored in a row with the columns :data:`STORAGE_COLUMNS`."""
     return StorageDescriptor(
         columns=columns_from_json(row.columns),
         primary=primary,
@@ -113,9 +115,9 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
 
 
 def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> StoredTable:
-    """Return the table of a row of ``tables``, joined with its storage descriptor and ``database_name``.
+    """Return the table from a row of ``tables``, joined with its storage descriptor and ``database_name``.
 
-    The table has the location on the primary cluster; a caller for another cluster replaces it.
+    Its location is that on the primary cluster. A caller for another cluster replaces the location.
     """
     storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
     return StoredTable(
@@ -142,7 +144,7 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
 def partition_from_row(
     table: Table, row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()
 ) -> StoredPartition:
-    """Return the partition of a row of ``partitions``, joined with its own storage descriptor if it has one."""
+    """Return the partition from a row of ``partitions``, joined with its own storage descriptor if it has one."""
     secondaries = tuple(secondaries)
     primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
     return StoredPartition(
@@ -161,7 +163,7 @@ def partition_from_row(
 
 
 def storage_to_values(storage: StorageDescriptor) -> dict[str, Any]:
-    """Return the values of a row of ``storage_descriptors``."""
+    """Return the values for a row of ``storage_descriptors``, as a dict from column."""
     return {
         "columns": [_column_to_json(column) for column in storage.columns],
         "format": storage.format,
@@ -188,7 +190,7 @@ def _skew_to_json(skew: Skew) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """Return a table as values of JSON, for events."""
+    """Return a table as a JSON object, for events."""
     return {
         "database": table.database,
         **table_to_values(table),
@@ -198,7 +200,7 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
-    """Return a partition as values of JSON, for events.
+    """Return a partition as a JSON object, for events.
 
     The storage is None if the partition has no storage descriptor of its own.
     """
@@ -214,7 +216,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
 
 
 def database_document(database: Database) -> dict[str, Any]:
-    """Return a database as values of JSON, for events."""
+    """Return a database as a JSON object, for events."""
     return {
         "name": database.name,
         "location": database.location,
@@ -226,7 +228,7 @@ def database_document(database: Database) -> dict[str, Any]:
 
 
 def table_to_values(table: Table) -> dict[str, Any]:
-    """Return the values of a row of ``tables`` that describe the table itself, without its place and ids."""
+    """Return the values for a row of ``tables``, without location and ids, as a dict from column."""
     return {
         "name": table.name,
         "type": table.type.value,

@@ -1,4 +1,4 @@
-"""Snapshots of named tables: transactions, write id lists, versions and the tables themselves, read at one moment."""
+"""Snapshots of named tables: transactions, write id lists, versions and tables, all read at the same moment."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """The result of :func:`snapshot_call`, as one transaction sees it.
+    """The result of :func:`snapshot_call`, as a transaction sees it.
 
-    ``committed`` are the write id lists for a reader without a transaction; ``history`` is the incarnation of the
-    database.
+    ``committed`` has the write id lists for a reader without a transaction. ``history`` is the incarnation of the
+    metastore and the last transaction id.
     """
 
     valid_txns: ValidTxnList
@@ -75,10 +75,10 @@ class SnapshotRows:
 
 
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
-    """Return the query that takes a snapshot; :func:`read_snapshot` reads its result.
+    """Return the query that takes a snapshot. :func:`read_snapshot` reads its rows.
 
-    One query reads transactions and write ids of the same moment, in SQLite and PostgreSQL, because a database
-    transaction that allocates an id also writes its row.
+    The query reads transactions and write ids of the same moment, in SQLite and PostgreSQL. An id and its row are
+    written in the same database transaction, so no id is missing.
     """
     # The statement sees no transaction above the one that was opened last.
     return _snapshot(_size(names))(**_values(names), high_watermark=MAX_ID if txn_id is None else txn_id)
@@ -87,9 +87,9 @@ def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
 def read_lists(
     connection: Connection, table: Table, table_id: int, txn_id: int | None
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
-    """Return the current snapshot, or a transaction's, and the table's write id list in it. One round trip.
+    """Return the snapshot of a transaction, or the current one, and the table's write id list in it. One round trip.
 
-    A table that has no name any more takes two more.
+    Two more round trips are needed if no table has this name and id any more.
     """
     (rows,) = together(connection, snapshot_call([(normalise(table.database), normalise(table.name))], txn_id))
     read = read_snapshot(rows, txn_id)
@@ -100,14 +100,14 @@ def read_lists(
 
 
 def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:
-    """Return the queries for the tables of these names, and for their secondary copies."""
+    """Return the query for the named tables, and the query for their secondary copies."""
     found, secondaries = _tables(_size(names))
     values = _values(names)
     return found(**values), secondaries(**values)
 
 
 def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
-    """Return the current snapshot from the answer to :func:`snapshot_call`; see ``read_valid_txns`` for ``txn_id``."""
+    """Return the snapshot of the transaction ``txn_id``, or the current one, from the rows of :func:`snapshot_call`."""
     marks: dict[QualifiedName, TableMark] = {}
     write_ids: list[tuple[int, int, str, str]] = []
     (last,) = (row for row in rows if row.kind == _TXNS)
@@ -129,12 +129,12 @@ def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
 
 
 def _size(names: Collection[QualifiedName]) -> int:
-    """Return the number of names in a query: a power of two, so that there are few different queries."""
+    """Return the number of places for names in the query: a power of two, so that there are few different queries."""
     return 0 if not names else 1 << (len(names) - 1).bit_length()
 
 
 def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
-    """Return the parameters of a query; the last name fills the remaining places."""
+    """Return the parameters of the query. The last name also fills the remaining places."""
     given = list(names)
     padded = given + given[-1:] * (_size(names) - len(given))
     values: dict[str, Value] = {}
@@ -144,7 +144,7 @@ def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
 
 
 def _is_wanted(column: ColumnElement[int], size: int) -> ColumnElement[bool]:
-    """Return the condition that a table has one of the names; each is looked up by the index of names."""
+    """Return the condition that a table has one of the names. The index of names finds each of them."""
     return column.in_([_id_of(number) for number in range(size)])
 
 

@@ -1,7 +1,7 @@
-"""PARTITION clauses of ALTER TABLE and SHOW PARTITIONS: the exact partitions that they cover.
+"""The PARTITION clauses of ALTER TABLE and SHOW PARTITIONS, and the partitions that they cover exactly.
 
-The filter of a query may keep a partition if one of its rows might match. A partition is dropped only if it matches for
-certain, so values are first converted to the types of their keys, and then compared.
+A query may read a partition that perhaps has no matching row. In contrast, a partition is dropped only if it certainly
+matches. So values are first converted to the types of their keys, and then compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_partitioned(operation: str, table: Table) -> None:
 
 
 def typed_specification(operation: str, table: Table, specification: Predicate) -> Predicate:
-    """Return the specification with each value converted to the type of its key.
+    """Return the specification of a PARTITION clause, with each value converted to the type of its key.
 
     A comparison with NULL or the empty string becomes IS NULL.
 
@@ -70,7 +70,7 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
 
 
 def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal | None]) -> Predicate:
-    """Return the specification of a PARTITION clause, in which a key has a value, or None for any value.
+    """Return the condition of a PARTITION clause. The clause gives a key a value, or None for any value.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -91,9 +91,9 @@ def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal 
 
 
 def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:
-    """Return the partitions that a typed specification covers.
+    """Return the names of the partitions that a typed specification covers.
 
-    A partition with a value that is not of its key's type is never covered.
+    A partition is never covered if a value is not of its key's type.
     """
     found = []
     for name in names:
@@ -145,7 +145,7 @@ def _covers(specification: Predicate, values: dict[str, Value]) -> bool:
 
 
 def _order(left: Value, right: Value) -> int:
-    """Return a number below, equal to or above 0 as ``left`` is less than, equal to or greater than ``right``."""
+    """Return a negative number if ``left`` is less than ``right``, 0 if they are equal, else a positive number."""
     a, b = left, right
     if isinstance(left, PaddedText) and isinstance(right, PaddedText):
         width = max(len(left), len(right))

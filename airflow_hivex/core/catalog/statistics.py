@@ -1,4 +1,4 @@
-"""The rows of statistics. Functions here take part in the caller's transaction."""
+"""The rows of statistics. Functions here take part in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from airflow_hivex.core.store.schema import partitions, statistics
 def select_statistics(
     connection: Connection, table: StoredTable, partition_ids: Sequence[int] = ()
 ) -> dict[int | None, Statistics]:
-    """Return the statistics of a table (with the key None) and of some partitions, as a dict from partition id.
+    """Return the statistics of a table and of some partitions, as a dict from partition id. One round trip per batch.
 
-    Partitions without statistics are missing. One round trip per batch.
+    The key None stands for the table. A table or partition without statistics is missing.
     """
     s = statistics.c
     conditions: list[ColumnElement[bool]] = [(s.table_id == table.id) & s.partition_id.is_(None)]
@@ -41,10 +41,11 @@ def select_statistics(
 
 
 def store_statistics(connection: Connection, table: StoredTable, found: Mapping[str | None, Statistics]) -> None:
-    """Store statistics of ANALYZE, given as a dict from partition name, or None for the table.
+    """Store the statistics that ANALYZE has computed.
 
-    They replace earlier statistics; other columns keep theirs. Partitions that were dropped meanwhile are skipped. Two
-    round trips, and three per batch of partitions.
+    ``found`` is a dict from partition name to statistics; the key None stands for the table. Earlier statistics are
+    replaced, except for columns that ``found`` lacks. Partitions that were dropped meanwhile are skipped. Two round
+    trips, and three per batch of partitions.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
@@ -92,7 +93,9 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
 def delete_column_statistics(
     connection: Connection, table: StoredTable, partition_id: int | None, column: str | None
 ) -> bool:
-    """Delete the statistics of a column (its name in files), or of all columns; return whether any existed.
+    """Delete the statistics of a column, or of all columns, and return whether there were any.
+
+    ``column`` is the column's name in files.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
@@ -114,7 +117,7 @@ def delete_column_statistics(
 def store_sizes(
     connection: Connection, table: StoredTable, partition_id: int | None, num_files: int, total_size: int
 ) -> None:
-    """Update the numbers of files and bytes in existing statistics."""
+    """Set the numbers of files and bytes in the existing statistics of a table or partition."""
     s = statistics.c
     own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
     sizes = {"num_files": num_files, "total_size": total_size}

@@ -1,4 +1,4 @@
-"""The common base of the parts of the ObjectStore: locations as a cluster sees them, and events."""
+"""The common base class of the parts of the ObjectStore: locations for a cluster, changes, and events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_hivex.core.transactions.txn_rows import check_open
 T = TypeVar("T")
 
 EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
-"""A function that ends the queued compactions of dropped tables, or of named dropped partitions of one table."""
+"""A function that ends the queued compactions of dropped tables, or of dropped partitions of one table."""
 
 
 class StorePart(JoinsTransactions):
@@ -44,9 +44,9 @@ class StorePart(JoinsTransactions):
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
-        """Return the table with its location for a session on ``cluster`` or an old client; a view has no location.
+        """Return the table with its location on ``cluster``, or for a client without a cluster if it is None.
 
-        Source: docs/reference/clusters.md, M3.
+        A view has no location. Source: docs/reference/clusters.md, M3.
         """
         if table.is_view:
             if cluster is not None:
@@ -80,7 +80,9 @@ class StorePart(JoinsTransactions):
             record_link_event(connection, self._clock(), EventType.DROP_LINK, link)
 
     def _write_as(self, txn_id: int | None, work: Callable[[Connection], T]) -> T:
-        """Change a table in a database transaction, as part of the open transaction ``txn_id`` unless it is None.
+        """Return the result of ``work``, which changes a table in a database transaction.
+
+        If ``txn_id`` is given, this transaction must be open, and stays open meanwhile.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
@@ -105,12 +107,12 @@ class StorePart(JoinsTransactions):
         *,
         was: StoredTable | None = None,
     ) -> None:
-        """Record the event of a change of a definition or of partitions, with a new write id for a managed table.
+        """Record the event of a change of a definition or of partitions. In a managed table the change has a write id.
 
-        The write id belongs to the transaction ``txn_id``. Without it, a separate transaction for this change is opened
-        and committed here. The event has the given list with this write id as committed; without a given list it has
-        the list of the transaction. ``was`` is the table before the change, if its name may have changed. Call this
-        method last, as ``notification_log.record``.
+        The write id belongs to the transaction ``txn_id``. If this is None, a separate transaction for the change is
+        opened and committed here. The event has the write id list ``given``, with this write id as committed, or the
+        list of the transaction if no list is given. ``was`` is the table before the change, if its name may have
+        changed. Call this method last, as ``notification_log.record``.
 
         Raises:
             TransactionNotOpenError: the transaction is not open, or is read-only.

@@ -1,4 +1,4 @@
-"""Events of tables and partitions: each has the objects after the change, and the table's write id list."""
+"""Events of tables and partitions. An event has the objects after the change, and the table's write id list."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def record_table_event(
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record an event of a table in the caller's transaction.
+    """Record an event of a table in the caller's database transaction.
 
-    The event of a transactional table always has a write id list: the given list, else the list of the transaction,
-    else the current list. The list is read at the end of the commit, and includes the write ids that the commit itself
-    allocates. One round trip if the list is not given.
+    The event of a transactional table always has a write id list: the given list, or else the list of the transaction
+    ``txn_id``, or else the current list. A list that is not given is read at the end of the commit, in one round trip.
+    It includes the write ids that the commit itself allocates.
     """
 
     def complete() -> dict[str, Any]:
@@ -47,12 +47,12 @@ def record_table_event(
 
 
 def of_table(table: Table, **others: Any) -> dict[str, Any]:
-    """Return the message of an event that is about a table. Source: Hive CreateTableMessage."""
+    """Return the message of an event about a table. Source: Hive CreateTableMessage."""
     return {"object": table_document(table), **others}
 
 
 def of_partitions(partitions: Sequence[Partition], **others: Any) -> dict[str, Any]:
-    """Return the message of an event that is about partitions, in the order of their names.
+    """Return the message of an event about partitions, sorted by name.
 
     Source: Hive AddPartitionMessage.
     """
@@ -77,7 +77,7 @@ def record_statistics_event(
     columns: Sequence[str] = (),
     txn_id: int | None = None,
 ) -> None:
-    """Record an event for changed statistics of columns, in partitions or (None) in the table."""
+    """Record an event about changed statistics of columns, of ``partitions`` or, if it is None, of the table."""
     event = EventType.UPDATE_TABLE_COLUMN_STAT if partitions is None else EventType.UPDATE_PARTITION_COLUMN_STAT
     message = {"partitions": partitions, "columns": sorted(columns)}
     record_table_event(connection, now_ms, event, table, None, txn_id, message)

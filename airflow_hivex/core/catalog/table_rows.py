@@ -1,4 +1,4 @@
-"""The rows of tables. Functions here take part in the caller's transaction."""
+"""The rows of tables. Functions here take part in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -127,10 +127,11 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
 
 
 def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
-    """Return a table, locked until the caller's transaction ends: no other transaction changes or drops it.
+    """Return a table, and lock it until the caller's database transaction ends. Three round trips.
 
-    Call this function before other uses of the table in the transaction. A transaction must not lock a row for reading
-    and later for a change, since two such transactions would wait for each other. Three round trips.
+    Meanwhile no other transaction changes or drops the table. Call this function before other uses of the table in the
+    database transaction. A transaction must not lock a row for reading and later for a change, since two such
+    transactions would wait for each other.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -143,9 +144,9 @@ def select_table_for_change(connection: Connection, database: str, name: str) ->
 
 
 def lock_for_change(connection: Connection, table_ids: Collection[int]) -> frozenset[int]:
-    """Lock the tables until the caller's transaction ends, and return the ids of those that exist.
+    """Lock tables until the caller's database transaction ends, and return the ids of the tables that exist.
 
-    Tables are always locked in the order of ids; see :func:`select_table_for_change`. One round trip per batch.
+    Tables are locked in the order of ids; see :func:`select_table_for_change`. One round trip per batch.
     """
     held: set[int] = set()
     for batch in batches(sorted(table_ids)):
@@ -155,9 +156,9 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
 
 
 def lock_as_named(connection: Connection, table: StoredTable) -> None:
-    """Lock a table until the caller's transaction ends, under the name by which a statement has found it.
+    """Lock a table until the caller's database transaction ends, and check that it still has its name.
 
-    The table may have lost the name to another one while the statement waited.
+    While the statement waited, another table may have got the name.
 
     Raises, perhaps with the next statement:
         NoSuchTableError: the table was dropped, or has another name.
@@ -178,7 +179,7 @@ def lock_as_named(connection: Connection, table: StoredTable) -> None:
 
 
 def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[StoredTable]:
-    """Return the existing tables of (database, name) pairs. One round trip for any number."""
+    """Return the tables that exist among (database, name) pairs. One round trip for any number."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in names:
         by_database[database].append(name)
@@ -189,7 +190,7 @@ def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> l
 
 
 def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[StoredTable]:
-    """Return the tables that exist and are not dropped. One round trip."""
+    """Return the tables with some ids that exist and are not dropped. One round trip."""
     return _select_where(connection, [tables.c.id.in_(batch) for batch in batches(sorted(ids))])
 
 
@@ -201,7 +202,10 @@ def _select_where(connection: Connection, conditions: Sequence[ColumnElement[boo
 
 
 def queries_where(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[Any]]:
-    """Return the queries of the tables with a condition and of their secondaries, for :func:`tables_from_rows`."""
+    """Return the query for the tables that satisfy a condition, and the query for their secondary copies.
+
+    :func:`tables_from_rows` reads the rows.
+    """
     ids = (
         select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(~tables.c.dropped, condition)
     )
@@ -209,7 +213,7 @@ def queries_where(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[A
 
 
 def tables_from_rows(rows: Iterable[Any], secondary_rows: Iterable[Any]) -> list[StoredTable]:
-    """Return the tables of rows of :data:`SELECT_TABLES` and :data:`SELECT_SECONDARIES`."""
+    """Return the tables from rows of :data:`SELECT_TABLES` and :data:`SELECT_SECONDARIES`."""
     secondaries: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
     for copy in secondary_rows:
         secondaries[copy.table_id].append(ClusterStorageDescriptor(copy.cluster, copy.location, copy.valid_write_ids))
@@ -219,7 +223,7 @@ def tables_from_rows(rows: Iterable[Any], secondary_rows: Iterable[Any]) -> list
 def select_table_names(
     connection: Connection, database: str, pattern: str | None, type: TableType | None = None
 ) -> list[str]:
-    """Return the sorted names of a database's tables, perhaps of one type, that match Hive's pattern."""
+    """Return the sorted names of the tables in a database that match a pattern of Hive and, if given, a type."""
     named = select(tables.c.name).join(databases, databases.c.id == tables.c.database_id)
     query = named.where(databases.c.name == normalise(database), ~tables.c.dropped)
     if type is not None:
@@ -231,7 +235,7 @@ def select_table_names(
 
 
 def has_secondaries(connection: Connection, table: StoredTable) -> bool:
-    """Return whether a copy of the table, or of one of its partitions, is registered on another cluster."""
+    """Return whether the table or one of its partitions has a registered copy on another cluster."""
     copies = cluster_storage_descriptors.c
     query = select(copies.cluster).where(copies.table_id == table.id).limit(1)
     return connection.execute(query).first() is not None
@@ -240,10 +244,11 @@ def has_secondaries(connection: Connection, table: StoredTable) -> bool:
 def insert_table(
     connection: Connection, table: Table, now_ms: int, *, hidden: bool = False, first_write_id: int = 1
 ) -> StoredTable:
-    """Add a table; an empty location becomes a folder below the database's folder that no other table has.
+    """Add a table, and return it as stored.
 
-    A ``hidden`` table is invisible until :func:`reveal`. If its writer dies before, the row prevents other tables from
-    using its location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
+    If its location is empty, the table gets a folder below the database's folder that no other table has. A ``hidden``
+    table is invisible until :func:`reveal`. If its writer is killed before, the row prevents other tables from using
+    the location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -306,10 +311,10 @@ def reveal(connection: Connection, table: StoredTable) -> None:
 
 
 def check_writable(connection: Connection, *written: tuple[StoredTable, str]) -> list[bool]:
-    """Check that tables have not been dropped, and that these clusters are their primary clusters.
+    """Check that tables can be written on clusters, and return whether each table's namespace has a quota there.
 
-    Both facts stay until the caller's transaction ends. Returns for each table whether its namespace has a quota on the
-    cluster. One round trip.
+    A table can be written if it is not dropped, and if the cluster is its primary cluster. Both facts stay true until
+    the caller's database transaction ends. One round trip.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -328,10 +333,10 @@ def check_writable(connection: Connection, *written: tuple[StoredTable, str]) ->
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
-    """Return ``wanted``, with ``.vN`` appended while files of an earlier table may lie there.
+    """Return the location ``wanted`` if no table or copy has it, else ``wanted`` with ``.v`` and a number appended.
 
-    Write ids of a new table start again at 1, so it must never share a folder with files of a dropped table or of a
-    killed writer. Source: Hive's soft delete (table name + ``.v`` + number).
+    Rows of dropped tables also count. A new table must never share a folder with files of a dropped table or of a
+    killed writer, since their write ids could be equal. Source: Hive's soft delete (table name + ``.v`` + number).
     """
     taken = set(connection.execute(LOCATIONS, {"cluster": cluster, **beginning(wanted)}).scalars())
     return _apart_from(wanted, taken)
@@ -346,7 +351,7 @@ def _apart_from(wanted: str, taken: Collection[str]) -> str:
 
 
 def check_apart(connection: Connection, table: StoredTable) -> None:
-    """Refuse a table whose folder overlaps the folder of another table, if either table is managed.
+    """Refuse a table whose folder overlaps the folder of another table, if at least one of the two is managed.
 
     DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.
 
@@ -375,10 +380,10 @@ def _check_apart(table: StoredTable, others: Sequence[Any], holders: Sequence[An
 
 
 def check_partition_apart(connection: Connection, table: StoredTable, partition: str, location: str) -> None:
-    """Refuse a location of a partition of an external table that overlaps the folder of a managed table.
+    """Refuse a location for a partition of an external table if it overlaps the folder of a managed table.
 
-    The snapshots of the managed table would decide which files are read, and its drop would delete them. A folder of
-    another namespace is refused, too, if either namespace is closed.
+    A drop of the managed table would delete the partition's files. A location that overlaps a folder of another
+    namespace is refused, too, if at least one of the two namespaces is closed.
 
     Raises:
         InvalidObjectError: the location overlaps the folder of a managed table, or belongs to another namespace.
@@ -396,9 +401,9 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
-    """Return a description of the owner of another folder that overlaps a location of a cluster, or None.
+    """Return a description of the owner of a folder that overlaps a location on a cluster, or None.
 
-    The owner is a table, its copy, or a partition outside of its table's folder, which only external tables have.
+    The owner is a table, a copy of a table, or a partition of an external table. The table ``but_id`` is left out.
     """
     values = {"cluster": cluster, "but_id": but_id, **beside(location)}
     found = connection.execute(OWNERS[only_managed], values).one_or_none()
@@ -410,9 +415,9 @@ def _shown_owner(row: Any) -> str:
 
 
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
-    """Return a description of another owner whose folder overlaps the location of a dropped table, or None.
+    """Return a description of an owner whose folder overlaps the location of a dropped table, or None.
 
-    With ``is_partition`` the location belongs to a partition that was dropped from the table.
+    With ``is_partition`` the location is that of a partition which was dropped from the table.
     """
     other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=False)
     if other is not None or not is_partition:
@@ -426,15 +431,15 @@ def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_p
 
 
 def owner_at(connection: Connection, cluster: str, location: str, *, only_managed: bool = False) -> str | None:
-    """Return a description of the owner whose folder overlaps a location of a cluster, or None."""
+    """Return a description of an owner whose folder overlaps a location on a cluster, or None."""
     return _owner(connection, cluster, location, 0, only_managed=only_managed)
 
 
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
-    """Raise the versions of tables, so that caches of their contents see a change. One round trip per batch.
+    """Increase the versions of tables, so that caches of their contents see a change. One round trip per batch.
 
-    Call this function for each change of a table, its partitions, directories or copies that has no write id. The
-    caller has locked the rows of the tables, as :func:`select_table_for_change` does.
+    Call this function for each change without a write id, of a table, its partitions, directories or copies. The caller
+    has locked the rows of the tables, as :func:`select_table_for_change` does.
     """
     for batch in batches(sorted(table_ids)):
         later(connection, update(tables).where(tables.c.id.in_(batch)).values(version=tables.c.version + 1))
@@ -483,7 +488,7 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
 
 
 def _check_database(database: str, table: Table) -> None:
-    """Refuse a table of users in the database of temporary tables, where the housekeeper drops unused tables.
+    """Refuse a permanent table in the database of temporary tables, where the housekeeper drops unused tables.
 
     Raises:
         InvalidObjectError: the table is not a temporary one.
@@ -504,10 +509,10 @@ def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[s
 
 
 def _check_folders(connection: Connection, table: StoredTable) -> None:
-    """Refuse to rename an external table to another namespace, if one of its folders belongs to a third namespace.
+    """Refuse to rename an external table to another namespace if one of its folders belongs to a third namespace.
 
     Raises:
-        InvalidObjectError: a folder belongs to a third namespace, and either namespace is closed.
+        InvalidObjectError: a folder belongs to a third namespace, and this or the new namespace is closed.
     """
     if not table.is_external:
         return
@@ -520,7 +525,7 @@ def _check_folders(connection: Connection, table: StoredTable) -> None:
 
 
 def update_location(connection: Connection, table: StoredTable, location: str) -> None:
-    """Give a table, which the caller has locked for a change, another folder on its primary cluster.
+    """Set another location of a table on its primary cluster. The caller has locked the table for a change.
 
     Raises:
         InvalidObjectError: the folder overlaps the folder of a managed table, or belongs to another namespace.
@@ -533,9 +538,9 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
 
 
 def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) -> None:
-    """Mark tables, which the caller has locked for a change, as dropped; their rows stay until their files are gone.
+    """Mark tables as dropped. Their rows stay until their files are deleted.
 
-    ``created_ms`` of a dropped table is the time of the drop.
+    The caller has locked the tables for a change. ``created_ms`` of a dropped table is the time of the drop.
     """
     later(connection, update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True, created_ms=now_ms))
     copies = cluster_storage_descriptors
@@ -551,7 +556,7 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A dropped table, with its folder on its primary cluster. ``dropped_ms`` is the time of the drop."""
+    """A dropped or hidden table, with its folder on its primary cluster. ``dropped_ms`` is the time of the drop."""
 
     id: int
     name: str
@@ -561,7 +566,10 @@ class DroppedTable:
 
 
 def read_dropped(connection: Connection, after: int, limit: int) -> list[DroppedTable]:
-    """Return up to ``limit`` dropped tables with ids above ``after``, except tables that an open transaction makes."""
+    """Return up to ``limit`` dropped managed tables with ids above ``after``.
+
+    Tables that an open transaction is writing are left out.
+    """
     t = tables.c
     at_work = (
         select(txn_to_write_id.c.txn_id)

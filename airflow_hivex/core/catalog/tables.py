@@ -96,9 +96,10 @@ class TableMethods(StorePart):
         valid_write_ids: Mapping[str, GivenList] | None = None,
         cluster: str | None = None,
     ) -> list[StoredTable]:
-        """Return the named tables that exist, and have a copy on ``cluster`` if it is given, sorted by name.
+        """Return the tables that exist among ``names``, sorted by name.
 
-        ``valid_write_ids`` has lists for some of the tables, as a dict from name.
+        If ``cluster`` is given, only tables with a copy there are returned. ``valid_write_ids`` is a dict from name to
+        write id list, for some of the tables.
 
         Raises:
             InvalidWriteIdListError, MissingWriteIdListError: a list does not belong to its table.
@@ -120,9 +121,9 @@ class TableMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
-        """Store a table with a changed database, name, owner or comment, or changed columns or parameters.
+        """Store a changed table, and return it. Its location stays.
 
-        Its place stays.
+        The database, name, owner, comment, columns and parameters can change.
 
         Raises:
             NoSuchTableError, NoSuchDatabaseError: the table, or its new database, does not exist.
@@ -158,7 +159,7 @@ class TableMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _move_to_database(self, connection: Connection, stored: StoredTable, table: Table) -> None:
-        """Move a table to another database. From now on its bytes count for the quotas of that database."""
+        """Move a table to another database. From now on its bytes count for the quotas of the new database."""
         found = link_rows.describe_links(connection, link_rows.links_to([stored.id]))
         if found:
             raise LinkedTableError("ALTER TABLE RENAME", stored.full_name, [str(link.name) for link in found])
@@ -180,9 +181,10 @@ class TableMethods(StorePart):
         *,
         cascade: bool = False,
     ) -> StoredTable:
-        """Drop a table and return it. Its files stay; :meth:`forget_tables` is called once they are deleted.
+        """Drop a table and return it. Its files stay.
 
-        With ``cascade`` the links that show the table are dropped, too.
+        When the files are deleted, :meth:`forget_tables` is called. With ``cascade`` the links that show the table are
+        dropped, too.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -207,7 +209,7 @@ class TableMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def forget_tables(self, dropped: Sequence[StoredTable]) -> None:
-        """Remove the last rows of dropped tables, once their files are gone. Safe to repeat."""
+        """Remove the rows of dropped tables after their files are deleted. Safe to repeat."""
         self._write(lambda connection: directories.forget_tables(connection, [table.id for table in dropped]))
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
@@ -220,9 +222,10 @@ class TableMethods(StorePart):
             return table_rows.select_table_names(connection, database, pattern, type)
 
     def set_location(self, database: str, name: str, location: str, partition: str | None = None) -> None:
-        """Set another folder on the primary cluster for an external table or one of its partitions. No file is moved.
+        """Set another location of an external table, or of one of its partitions, on the primary cluster.
 
-        Copies on other clusters are withdrawn. As in Hive, the partitions of a table stay where they are.
+        No file is moved. Copies on other clusters are withdrawn. As in Hive, a new location of the table does not
+        change the locations of its partitions.
 
         Raises:
             NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
@@ -257,7 +260,7 @@ class TableMethods(StorePart):
     def move_folder(self, database: str, name: str, location: str) -> None:
         """Store that the folder of an external table has been moved, with all folders below it.
 
-        Copies on other clusters are withdrawn: they lie at the old place of the folder.
+        Copies on other clusters are withdrawn, since they are in the old folder.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -284,7 +287,7 @@ class TableMethods(StorePart):
         self._write(work)
 
     def tables_with_moving_folders(self) -> list[tuple[str, str]]:
-        """Return the database and name of each table whose folder a rename has begun to move. One round trip."""
+        """Return the database and name of each table whose folder is being moved by a rename. One round trip."""
         with self._read() as connection:
             return table_rows.names_with_parameter(connection, MOVING_FOLDER)
 
