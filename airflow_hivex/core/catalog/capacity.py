@@ -348,7 +348,7 @@ def read_quotas(connection: Connection) -> list[Quota]:
 
 
 def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | None:
-    """Return the quota of a table's namespace on a cluster and the bytes in use, or None if there is not any quota.
+    """Return the quota of a table's namespace on a cluster and the bytes in use, or None if the namespace has no quota.
 
     Until the caller's database transaction ends, no other commit adds bytes to the namespace on this cluster. Two round
     trips.

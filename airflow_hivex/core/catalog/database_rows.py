@@ -158,7 +158,10 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:
-    """Wait for the transactions that add objects to a database, and block new ones until the caller's one ends."""
+    """Wait for transactions that add objects to a database, and block further ones.
+
+    They are blocked until the caller's database transaction ends.
+    """
     connection.execute(select(databases.c.id).where(databases.c.id == database_id).with_for_update()).all()
 
 

@@ -387,7 +387,7 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
 
 
 def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
-    """Change the locations of the partitions below one folder to another folder.
+    """Change the locations of all partitions in the folder ``location`` to the same paths in the folder ``target``.
 
     Return a dict from id to name for these partitions.
     """

@@ -121,9 +121,9 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return the predicate on partition keys from the filters of a table reference, or None if there is not any.
+    """Return the conditions on partition keys in the filters of a table reference, as one predicate.
 
-    Conditions on other columns are ignored.
+    Conditions on other columns are ignored. If no condition is left, the result is None.
     """
     names = {key.name.lower() for key in keys}
     usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]

@@ -77,7 +77,7 @@ def record_statistics_event(
     columns: Sequence[str] = (),
     txn_id: int | None = None,
 ) -> None:
-    """Record an event about changed statistics of columns, of ``partitions`` or, if it is None, of the table."""
+    """Record an event about changed statistics of columns. ``partitions`` is None for statistics of the table."""
     event = EventType.UPDATE_TABLE_COLUMN_STAT if partitions is None else EventType.UPDATE_PARTITION_COLUMN_STAT
     message = {"partitions": partitions, "columns": sorted(columns)}
     record_table_event(connection, now_ms, event, table, None, txn_id, message)

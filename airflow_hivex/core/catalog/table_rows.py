@@ -333,7 +333,7 @@ def check_writable(connection: Connection, *written: tuple[StoredTable, str]) ->
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
-    """Return the location ``wanted`` if no table or copy has it, else ``wanted`` with ``.v`` and a number appended.
+    """Return the location ``wanted``, or with ``.v`` and a number appended if a table or copy has a folder there.
 
     Rows of dropped tables also count. A new table must never share a folder with files of a dropped table or of a
     killed writer, since their write ids could be equal. Source: Hive's soft delete (table name + ``.v`` + number).

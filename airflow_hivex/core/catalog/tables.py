@@ -130,8 +130,8 @@ class TableMethods(StorePart):
             AlreadyExistsError: another table has the new name.
             InvalidOperationError: the change would move the table to another cluster.
             LinkedTableError: links show the table, and it would get another database.
-            QuotaExceededError: the new database would have more bytes than its quota. InvalidWriteIdListError,
-            MissingWriteIdListError: the list does not belong to the table.
+            QuotaExceededError: the new database would have more bytes than its quota.
+            InvalidWriteIdListError, MissingWriteIdListError: the list does not belong to the table.
         """
         write_ids = checked_list(database, name, valid_write_ids)
 

@@ -75,7 +75,7 @@ class Prepared:
         return self._sqlite
 
     def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Return a dict from each parameter of :meth:`for_sqlite` to its value: a given one or the statement's own."""
+        """Return the values of all parameters of :meth:`for_sqlite`, by name. Given values replace the defaults."""
         return {**self._sqlite_defaults, **given}
 
     def named(self, rows: Rows) -> list[Any]:

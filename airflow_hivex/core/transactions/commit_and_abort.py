@@ -342,7 +342,7 @@ def _abort_where(
 
 
 def _record_aborts(connection: Connection, clock: Clock, txn_ids: Sequence[int]) -> None:
-    """Record an ABORT_TXN event for each of the transactions that has write ids."""
+    """Record an ABORT_TXN event for each transaction that has write ids."""
     mapping = txn_to_write_id.c
     written: dict[int, dict[str, int]] = defaultdict(dict)
     table_ids: dict[int, dict[str, int]] = defaultdict(dict)

@@ -1,4 +1,6 @@
-"""Write conflicts: if transactions update the same data, only the first commit succeeds. Also commits since a snapshot.
+"""Write conflicts between transactions, and the commits since a snapshot.
+
+If transactions that overlap in time update the same data, only the first one can commit.
 
 The functions run in the database transaction of the caller. Source: docs/reference/transactions.md, "Write conflicts".
 """

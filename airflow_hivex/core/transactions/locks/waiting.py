@@ -231,7 +231,7 @@ _WAITS_ITSELF = (
 
 
 def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tuple[int, ...]:
-    """Return a shortest circle of transactions that wait for each other, or an empty tuple. It contains ``txn_id``.
+    """Return a shortest circle of waiting transactions that contains ``txn_id``, or an empty tuple.
 
     A request waits for each earlier lock, acquired or waiting, whose type conflicts with its own. It does not wait if
     its transaction holds a lock that allows as much. One round trip if no later request waits. Otherwise each step of
