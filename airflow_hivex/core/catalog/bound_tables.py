@@ -165,11 +165,11 @@ def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidT
 
 
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Return whether a snapshot may read a directory, as far as a compaction has made the directory.
+    """Return whether a snapshot may read a directory. Only the result of a later compaction may be refused.
 
     Registered directories are committed, and a compaction changes no visible row. So a snapshot that is older than the
-    compaction may read the result, too, if all merged write ids have ended for the snapshot. It must read the result,
-    since the merged directories may be deleted already.
+    compaction reads the result, too, unless a merged write id is open for the snapshot. It must read the result, since
+    the merged directories may be deleted already.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

@@ -54,7 +54,8 @@ class HeldBytes:
     """The total size of a table's directories that were registered on a cluster in one span of time.
 
     ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows minus the number of
-    delete events. Obsolete directories, which no new reader needs, are counted apart until the cleaner removes them.
+    rows in delete deltas. Obsolete directories, which no new reader needs, are counted separately until the cleaner
+    removes them.
     """
 
     namespace: str

@@ -40,8 +40,8 @@ class CopyMethods(SnapshotReading):
 
         ``partitions`` are names (``month=1``) or values; None means all partitions. For a table without partitions, the
         result has the table's name. ``location`` is the folder of the table on the cluster, by default the same as on
-        the primary. Before, the files that the current snapshot reads are compared by name and size. Later writes to
-        the primary make the copy stale until it is registered again (docs/reference/clusters.md, M11).
+        the primary. First, the files that the current snapshot reads are compared by name and size. Later writes to the
+        primary make the copy stale until it is registered again (docs/reference/clusters.md, M11).
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -111,7 +111,7 @@ class CopyMethods(SnapshotReading):
         Raises:
             UnknownClusterError: the cluster is not configured.
             NoSuchTableError, NoSuchPartitionError: the table or a partition was dropped meanwhile.
-            CopyOutdatedError: a directory is not registered any more, or has grown since it was given.
+            CopyOutdatedError: a directory is not registered any more, or has grown since it was copied.
             QuotaExceededError: the namespace would have more bytes than its quota on the cluster.
         """
         target = self._clusters.get(cluster)
