@@ -215,7 +215,7 @@ def keys_of_messages(metastore: Metastore) -> dict[EventType, set[str]]:
 def documented_keys(type: EventType) -> set[str]:
     """The keys that the page of events names for a type."""
     words = described()[type.name]
-    if "the message has the fields of CREATE_LINK" in words:
+    if "the fields of CREATE_LINK" in words:
         words = described()[EventType.CREATE_LINK.name]
     return set(re.findall(r"``(\w+)``", words))
 

@@ -63,8 +63,10 @@ _COPIED = ("cluster", "registered_ms", "checksum")
 _INSERT_COPY = Prepared(
     insert(directory_copies).from_select(
         ["directory_id", *_COPIED],
+        # The newest row, should a transaction have registered the name before.
         select(
-            directories.c.id, *(cast(bindparam(name), directory_copies.c[name].type).label(name) for name in _COPIED)
+            func.max(directories.c.id).label("directory_id"),
+            *(cast(bindparam(name), directory_copies.c[name].type).label(name) for name in _COPIED),
         ).where(
             directories.c.table_id == bindparam("of_table", type_=BigInteger),
             directories.c.partition_id.is_not_distinct_from(bindparam("of_partition", type_=BigInteger)),
