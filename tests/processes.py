@@ -82,7 +82,9 @@ class ClientProcess:
         """kill -9, and wait until it is gone."""
         assert self._process.pid is not None
         if self.is_alive:
-            os.kill(self._process.pid, signal.SIGKILL)
+            # It may end by itself before the signal.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
         self.wait()
 
     def wait(self, timeout_s: float = _PATIENCE_S) -> int:

@@ -63,12 +63,14 @@ class ReplicatedPostgresqlServer(TemporaryPostgresqlServer):
     def fail_over(self) -> None:
         """Lose the server, and let the standby take over its address; it is ready when this returns."""
         self.crash()
-        if (self._standby_data / "postmaster.pid").exists():
-            self.stop_standby()
+        if not (self._standby_data / "postmaster.pid").exists():
+            self._start_standby()
+        # Until it is promoted it may lack what it has not applied yet, so that no client may reach it.
+        self._run("pg_ctl", "-D", self._standby_data, "-w", "promote")
+        self.stop_standby()
         shutil.rmtree(self._data)
         self._data.symlink_to(self._standby_data)
         self._start_on(self._port)
-        self._run("pg_ctl", "-D", self._data, "-w", "promote")
 
     def stop(self) -> None:
         """Stop both, and remove their directories."""

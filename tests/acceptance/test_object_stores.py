@@ -149,7 +149,8 @@ def test_a_store_that_hangs_is_a_cluster_that_is_not_there(
                 asked.append(accepted(silent))
         # The first one has waited, and the others know.
         assert asked[0] > 0
-        assert asked[1:] == [0, 0]
+        # The client of S3 may repeat the first request meanwhile.
+        assert sum(asked[1:]) < 2
 
 
 def accepted(listening: socket.socket) -> int:

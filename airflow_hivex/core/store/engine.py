@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Source: PostgreSQL appendix A: serialization_failure, deadlock_detected, lock_not_available,
-# invalid_sql_statement_name (behind a pooler a connection may get another server process).
-_TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
+# invalid_sql_statement_name (behind a pooler a connection may get another server process),
+# read_only_sql_transaction (a standby that has the address of a lost server, and is not promoted yet).
+_TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000", "25006"})
 # Source: the same appendix: foreign_key_violation, unique_violation.
 _OVERTAKEN_SQLSTATES = frozenset({"23503", "23505"})
 _LOOKS = 5
