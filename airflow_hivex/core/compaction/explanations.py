@@ -49,7 +49,7 @@ _ERROR = "error"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One filter or threshold of the initiator: its name, the present value, the threshold, and the result."""
+    """A check by the initiator: its name, the present value, the threshold, and the result in words."""
 
     name: str
     value: str
@@ -61,10 +61,10 @@ class Check:
 class Explanation:
     """The present decision of the initiator for a table or partition.
 
-    ``answer`` is the decision with its reason. ``type`` is None if the initiator does not request a compaction. For a
-    whole table with partitions, ``partitions`` has pairs of an answer and the number of partitions with this answer.
-    ``worthwhile`` has the partitions (None: the table) that have passed a threshold. Each is paired with the type of
-    compaction that the initiator would request without its filters.
+    ``answer`` is the decision with its reason. ``type`` is the type of the compaction that the initiator would request,
+    or None. For a whole table with partitions, ``partitions`` has (answer, number of partitions with this answer)
+    pairs. ``worthwhile`` has (partition, type) pairs of the compactions that the initiator would request without its
+    filters. Their partition is None for a table without partitions.
     """
 
     name: str
@@ -76,12 +76,12 @@ class Explanation:
 
     @property
     def passed(self) -> tuple[Check, ...]:
-        """Return the passed thresholds, except the thresholds that concern only the cleaner."""
+        """Return the checks whose value exceeds a threshold, except the thresholds that concern only the cleaner."""
         return tuple(each for each in self.checks if each.result in _TYPES)
 
     @property
     def problem(self) -> str | None:
-        """Return the error about an invalid threshold of the table, or None. Such an error prevents a decision."""
+        """Return the error that prevents a decision, such as an invalid threshold of the table, or None."""
         return next((each.value for each in self.checks if each.result == _ERROR), None)
 
 
@@ -161,7 +161,7 @@ class Explainer:
     def _decide(
         self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot, now: int
     ) -> tuple[Decision, Decision]:
-        """Return the decision of the initiator, and its decision without the filters."""
+        """Return the decision of the initiator, and the decision that it would make without its filters."""
         try:
             thresholds = Thresholds.of(self._services.settings, candidate.table.parameters)
             worth = decide_by_aborts(candidate.aborts, thresholds, now)
@@ -177,7 +177,7 @@ class Explainer:
     def _partitions(
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
     ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str | None, CompactionType], ...]]:
-        """Return pairs of answer and number of partitions, the most frequent first, and the worthwhile partitions."""
+        """Return ``partitions``, with the most frequent answer first, and ``worthwhile`` of an :class:`Explanation`."""
         written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each

@@ -225,7 +225,7 @@ _LIST_ORDERS: dict[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class CompactionCounts:
-    """The numbers of entries by state, the oldest waiting entry, and the failures of the last 24 hours."""
+    """The numbers of queue entries by state, the time of the oldest request, and the failures of the last 24 hours."""
 
     queue: dict[CompactionState, int]
     oldest_enqueued_at: datetime | None
@@ -234,7 +234,7 @@ class CompactionCounts:
 
 
 class CompactionListing:
-    """Lists of the queue and the history. Only reads."""
+    """Pages of compactions from the queue and the history, and their counts. No method changes them."""
 
     def __init__(self, services: Foundation) -> None:
         self._services = services
@@ -259,9 +259,10 @@ class CompactionListing:
             return read_page(connection, query, wanted, _LIST_ORDERS, _A.id, compaction_from_row)
 
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
-        """Return a dict from compaction id to the time at which earlier versions stop needing its replaced files.
+        """Return a dict from compaction id to the time until which queries of earlier versions need the replaced files.
 
-        Open transactions may need the replaced files for longer. One query.
+        Only those of the ``listed`` compactions that wait for the cleaner are in the dict. Open transactions may need
+        the replaced files for longer. One query.
         """
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
         if not merged:

@@ -130,7 +130,7 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """Return the lowest threshold of all tables for the number of deltas, and for the share of deltas.
+        """Return the lowest thresholds among all tables: one for the number of deltas, one for their share of the base.
 
         If a table has an invalid threshold, the result is -1 and 0. Every number exceeds these thresholds, so the round
         reaches the table and records the error in the history.
@@ -154,7 +154,7 @@ class _Round:
         return False
 
     def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
-        """Return whether the decision about a candidate needs its directories. If it does not, decide at once."""
+        """Return whether the decision needs the candidate's directories. A decision without them is made at once."""
 
         def look() -> bool:
             decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)

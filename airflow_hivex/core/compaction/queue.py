@@ -147,9 +147,9 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "record")
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Withdraw compactions from the queue. Return a dict from id to None, or to the reason of a failure.
+        """Withdraw compactions that wait for a worker. Return a dict with an entry for each given id.
 
-        Four queries for up to 10,000 compactions.
+        Its value is None if the compaction was withdrawn, else the reason why not. Four queries for up to 10,000 ids.
         """
         wanted = list(dict.fromkeys(compaction_ids))
         history = completed_compactions.c
@@ -261,8 +261,8 @@ class CompactionQueue(JoinsTransactions):
         """Record that the compaction is done, and that replaced directories can be deleted after their last reader.
 
         Call this method :meth:`joining` the commit of the compaction's transaction, so that both are applied or none.
-        Until the commit, no transaction begins. So each transaction with an id above ``next_txn_id`` sees the
-        compaction.
+        No transaction can begin between this call and the commit. So each transaction with an id above the entry's
+        ``next_txn_id`` sees the compaction.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended; the caller must not commit.
@@ -288,7 +288,7 @@ class CompactionQueue(JoinsTransactions):
         )
 
     def mark_failed(self, entry: Compaction, message: str) -> None:
-        """End an entry with an error, as its worker or as the cleaner.
+        """End an entry as failed. The caller is the owner of the entry: its worker, or the cleaner.
 
         Raises:
             CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
@@ -296,7 +296,9 @@ class CompactionQueue(JoinsTransactions):
         self._end(entry, CompactionState.FAILED, message)
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """End an entry as refused, by its worker or the cleaner: there is nothing to do, or it is not allowed.
+        """End an entry as refused, because there is nothing to do, or because the compaction is not allowed.
+
+        The caller is the owner of the entry: its worker, or the cleaner.
 
         Raises:
             CompactionLostError: another worker or the cleaner owns the entry, or the entry has ended.
@@ -311,10 +313,11 @@ class CompactionQueue(JoinsTransactions):
 
         A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, has not reported a transaction
         within ``hive.txn.timeout``, or its transaction has been aborted. If an entry is ready for cleaning but its
-        transaction was aborted, the entry ends as failed. Its worker has not marked it as a part of the commit.
+        transaction was aborted, the entry ends as failed. This happens if its worker has not called
+        :meth:`mark_ready_for_cleaning` in the commit of the transaction.
 
-        Hive also requeues the entries of its own host when it starts. Here only the transaction decides, because the
-        processes of a host do not know each other.
+        A Hive server that starts also requeues all entries of its own host. This method does not, because several
+        processes of a host may run workers.
         """
         of_entry = txns.c.id == Q.txn_id
         may_be_alive = txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value])
@@ -344,7 +347,7 @@ class CompactionQueue(JoinsTransactions):
 
 
 class _InTheWay:
-    """The existing entries of some tables. They can be the reason to refuse a new request."""
+    """The present queue entries of some tables, which may be the reason to refuse a new request."""
 
     def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
         self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}
@@ -414,7 +417,8 @@ def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
     """Return a dict from table and partition to its aborted transactions, in the order of their writes. One query.
 
-    If a table has partitions, the partition None stands for any partition. ``only`` selects one table or partition.
+    For a table with partitions, the partition None means that a transaction has not recorded which partitions it wrote.
+    ``only`` selects one table or partition.
     """
     components, mapping = txn_components.c, txn_to_write_id.c
     query = (

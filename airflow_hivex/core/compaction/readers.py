@@ -1,10 +1,11 @@
-"""The possible readers of a table: the open transactions, for the cleaner.
+"""The possible readers of a table, for which the cleaner keeps files: open transactions and kept versions.
 
 A transaction reads only the tables that it has locked, since a statement requests all its locks at once, before its
 snapshot. So a long reader delays the cleaning of its own tables only (Hive's MIN_HISTORY_WRITE_ID).
 
-A transaction of several statements may read any table later, with the same snapshot. It can read the result of a later
-compaction that has merged only writes which its snapshot sees as ended (:mod:`catalog.bound_tables`).
+A transaction of several statements may read any table later, with the same snapshot. By then, a compaction may have
+replaced directories of the table. The transaction can read the new directory instead if the compaction has merged only
+writes that had ended in the snapshot (:mod:`catalog.bound_tables`).
 
 Source: docs/reference/compaction.md, "Readers".
 """
@@ -55,14 +56,14 @@ class _Open:
 
     @property
     def is_undecided(self) -> bool:
-        """Return whether the transaction still has to request the locks of its statement."""
+        """Return whether its tables are unknown, because its statement has not requested the locks yet."""
         return not self.goes_on and (not self.tables or (self.makes_table and not self.is_reading))
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest transaction id up to which the snapshot of this transaction has no open transactions.
+        """Return the highest transaction id up to which no transaction is open in the snapshot of this transaction.
 
-        If the transaction has not stored its snapshot, the lowest transaction that was open at its beginning decides.
+        If the snapshot is not stored, the result is the id before the lowest transaction that was open at the start.
         """
         if self.snapshot is None:
             return self.min_open_id - 1
@@ -103,7 +104,7 @@ class Readers:
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of a table's oldest version within its retention, or None if no write followed it."""
+        """Return the view of a table's oldest version within its retention, or None if it is the current version."""
         later = self._later.get(table_id)
         if not later:
             return None
@@ -152,7 +153,7 @@ class Readers:
 
 
 def _read_kept(connection: Connection, now_ms: int) -> Mapping[int, list[tuple[Blocker, int]]]:
-    """Return a dict from table id to the kept snapshots of DataFrames and lists of files."""
+    """Return a dict from table id to the snapshots that are kept for DataFrames and for lists of files."""
     k = kept_snapshots.c
     found: defaultdict[int, list[tuple[Blocker, int]]] = defaultdict(list)
     query = select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)
@@ -212,7 +213,7 @@ def _read_open(connection: Connection) -> list[_Open]:
 
 
 class _Later(NamedTuple):
-    """A commit to a table that is later than an earlier version of the table."""
+    """A commit to a table after a given version of the table."""
 
     write_id: int
     txn_id: int
@@ -220,10 +221,10 @@ class _Later(NamedTuple):
 
 
 def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
-    """Return a dict from table id to the commits that are later than a version. One query for each 200 tables.
+    """Return a dict from table id to the commits after a given version. One query for each 200 tables.
 
-    ``since`` is a dict from table id to the time of the version, in ms. The ids of the commits decide which commits are
-    later, because a later commit may have an earlier time if the clock was put back.
+    ``since`` is a dict from table id to the time of this version, in ms. The commits are ordered by id and not by time,
+    because a later commit may have an earlier time if the clock was put back.
     """
     c, earlier = table_commits.c, table_commits.alias("earlier").c
     found: defaultdict[int, list[_Later]] = defaultdict(list)

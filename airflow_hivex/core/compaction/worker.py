@@ -92,7 +92,7 @@ class CompactionWorker:
         Raises:
             CompactionLostError: the compaction took longer than ``hive.compactor.worker.timeout``, or its transaction
                 was aborted. The entry is in the queue again, and the files are discarded.
-            HivexError: the compaction was cancelled, and waits again. Mostly it is JobCancelledError.
+            JobCancelledError, other HivexErrors: the compaction was cancelled, and waits in the queue again.
             StoreError: the metastore's database cannot be reached.
         """
         try:
@@ -510,7 +510,11 @@ def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, 
 
 
 def _as_requested(table: StoredTable, entry: Compaction, settings: Settings) -> StoredTable:
-    """Return the table with the row layout and file properties of the request, if it has any."""
+    """Return the table with the row layout and file properties that the request names.
+
+    Raises:
+        HivexError: one of them is not valid for the table; mostly InvalidOperationError.
+    """
     given = table_properties(table.parameters, entry.properties)
     own = {name: value for name, value in given.items() if is_file_property(name)}
     if not table.is_insert_only:

@@ -68,12 +68,12 @@ class ResultRows:
 
     @property
     def result(self) -> Result | None:
-        """Return the result of the last statement with its cluster, route and transaction, or None without one."""
+        """Return the result of the last statement, with cluster, route and transaction, or None before a statement."""
         return self._result
 
     @property
     def query_id(self) -> str | None:
-        """Return the id of the last statement's transaction as a text, or None without a transaction."""
+        """Return the id of the last statement's transaction as a text, or None if it had no transaction."""
         return None if self._result is None or self._result.txn_id is None else str(self._result.txn_id)
 
     def fetchone(self) -> Row | None:

@@ -26,9 +26,9 @@ _REMOVABLE = "no query reads it, and it takes space; delete it if you do not nee
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A finding with its path below the cluster's root.
+    """A finding about a path, which is relative to the cluster's root.
 
-    ``row`` is the registered directory, or None for files on disk only.
+    ``row`` is the registered directory, or None if the path is only on the disk.
     """
 
     finding: Finding
@@ -37,12 +37,12 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """Return a key that is the same for the same difference in each check."""
+        """Return a key by which a later check finds the same difference again."""
         return self.path, self.row is not None
 
 
 def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield the registered directories whose files on disk are missing, or differ in number or size.
+    """Yield a difference for each registered directory whose files are missing, or have another number or size.
 
     ``entries`` must have been read after the database.
     """
@@ -92,13 +92,16 @@ def _is_of_commit(rows: TableRows, batch: AcidDirectory, file: str) -> bool:
 
 
 def _write_id(batch: AcidDirectory, file: str) -> int | None:
-    """Return the write id of a file in the delta of a streaming batch, or None if its name has no number for it."""
+    """Return the write id of a file in the delta of a streaming batch, or None if the file's name does not show it."""
     found = _OF_BATCH.fullmatch(file.rpartition("/")[2])
     return None if found is None else batch.min_write_id + int(found[1])
 
 
 def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield the unregistered entries without an active writer. ``entries`` must have been read before the database."""
+    """Yield a difference for each entry that is not registered and that no process is writing.
+
+    ``entries`` must have been read before the database.
+    """
     known = {path for path, _, _ in rows.on(cluster.name)}
     judge = _Judge(rows, cluster)
     for entry in entries.values():
@@ -127,17 +130,17 @@ class _Judge:
 
     @cached_property
     def _elsewhere(self) -> frozenset[tuple[str | None, str]]:
-        """Return the directories that are registered on another cluster, as pairs of partition and name."""
+        """Return (partition, name) of the table's registered directories, or nothing on the primary cluster."""
         return frozenset() if self._is_primary else self._rows.registered_names()
 
     def entry(self, entry: Entry) -> Iterator[Difference]:
-        """Yield the finding of an entry, unless another process writes or deletes it now."""
+        """Yield the difference for an entry, unless another process writes or deletes it now."""
         found = self._named(entry)
         if found is not None:
             yield self._difference(*found, entry.partition, entry.path, entry.all_files, entry.all_bytes)
 
     def in_batch(self, entry: Entry, batch: AcidDirectory) -> Iterator[Difference]:
-        """Yield the findings of files of aborted transactions in a delta that also has committed files."""
+        """Yield a difference for each file of an aborted transaction in the registered delta of a streaming batch."""
         for path, size_bytes in entry.each.items():
             write_id = _write_id(batch, path)
             if write_id is None or not self._rows.write_ids.is_aborted(write_id):

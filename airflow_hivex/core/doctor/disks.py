@@ -64,9 +64,9 @@ def entries(
 ) -> dict[str, Entry]:
     """Return a dict from path to entry, for the entries of a folder that have files.
 
-    ``files`` has all files below the folder ``root``, as relative paths and sizes. ``depth`` is the number of partition
-    keys, or 0 if the folder belongs to ``partition``. Skipped are the files in the folders ``elsewhere``, and the
-    markers and checksums of plain files.
+    ``files`` has all files below the folder ``root``, as (relative path, size) pairs. ``depth`` is the number of
+    partition keys, or 0 if the whole folder belongs to ``partition``. Files in the folders ``elsewhere`` are skipped,
+    and so are marker and checksum files such as ``_SUCCESS``.
     """
     found: dict[str, Entry] = {}
     folder, entry = None, None
@@ -110,7 +110,7 @@ Entries = dict[str, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A pair of an examined table and a cluster."""
+    """A table, and a cluster on which its folders are examined."""
 
     table_id: int
     cluster: str
@@ -175,7 +175,7 @@ class Disks:
     def look(
         self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
     ) -> dict[Looked, Entries | Finding]:
-        """Return for each table and cluster the entries of the folders, or a finding if a folder cannot be read.
+        """Return a dict from table and cluster to the entries of the folders, or to a finding if one cannot be read.
 
         Each table's folder is listed once on each cluster, and so is each partition outside of this folder.
         """

@@ -119,7 +119,7 @@ class Doctor:
         return sorted(found, key=_order)
 
     def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
-        """Yield a finding for each folder that is inside of a folder of another namespace, or is the same folder."""
+        """Yield a finding for each folder that is equal to, or lies in, a folder of another namespace."""
         with self._services.store.read() as connection:
             shared = shared_folders(connection)
         for each in shared:
@@ -202,9 +202,9 @@ class Doctor:
     def _as_read(
         self, connection: Connection, rows: Mapping[int, TableRows], differences: _Differences
     ) -> Iterator[tuple[tuple[Looked, str, bool], Difference]]:
-        """Yield the differences of registered directories, except directories that the cleaner may delete now.
+        """Yield the differences of registered directories; if no reader needs the directory, its kind is OBSOLETE.
 
-        If no reader needs the directory any more, the finding has the kind OBSOLETE.
+        Such an obsolete directory is skipped if the cleaner may be deleting it now.
         """
         if not differences:
             return
@@ -250,9 +250,9 @@ class Doctor:
     # -- outside of tables ---------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """Return the findings about folders next to the tables on a cluster.
+        """Return the findings about folders on a cluster that do not belong to a table.
 
-        Only findings of two successive checks are returned.
+        A finding is returned only if two successive checks have found it.
         """
         try:
             found = self._folders(disks, name, database)
@@ -304,9 +304,9 @@ def _list(connection: Connection, database: str | None, table: str | None) -> li
 
 
 def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
-    """Yield batches of tables, limited by their number and by their registered directories in the metastore.
+    """Yield batches with limited numbers of tables and of registered directories.
 
-    A single table may exceed the second limit.
+    If a single table exceeds the limit of directories, it is a batch of its own.
     """
     batch: list[_Listed] = []
     count = 0

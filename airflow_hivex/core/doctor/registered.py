@@ -84,7 +84,7 @@ class TableRows:
 
     @property
     def depth(self) -> int:
-        """Return the number of folder levels between the table's folder and its directories."""
+        """Return the number of folder levels between the table's folder and its base and delta directories."""
         return len(self.table.partition_keys)
 
     def root(self, cluster: str) -> str | None:
@@ -93,7 +93,7 @@ class TableRows:
         return None if copy is None else copy.location
 
     def elsewhere(self, cluster: str) -> dict[str, Place]:
-        """Return a dict from location to partition, for partitions that are not at their default location."""
+        """Return a dict from location to place, for the partitions that are not at their default location."""
         root = self.root(cluster)
         return {
             place.location: place

@@ -145,7 +145,8 @@ class InvalidTypeError(HivexError, pep249.ProgrammingError):
 class InvalidOperationError(HivexError, pep249.ProgrammingError):
     """The object exists, but does not allow the operation.
 
-    ``operation`` is a statement, such as ``DROP VIEW``, or ends with the preposition of the object: ``A write to``.
+    The sentence begins with ``operation``. This is a statement, such as ``DROP VIEW``, or a text that ends with the
+    preposition before the name, such as ``A write to``.
     """
 
     operation: str

@@ -62,7 +62,7 @@ class UnsupportedJobTrackerError(HivexError, pep249.NotSupportedError):
 
 
 class StorageError(HivexError, pep249.OperationalError):
-    """Files of a cluster could not be listed, written or deleted."""
+    """The storage of a cluster does not answer, or its files cannot be listed, read, written or deleted."""
 
     retryable = True
     sentence = "Storage at {location} cannot be used: {reason}."

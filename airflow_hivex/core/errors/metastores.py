@@ -101,7 +101,7 @@ class StoreDriverMissingError(StoreError):
 
 
 class StoreRefusedError(StoreError):
-    """The metastore database refused a call because of its data or its values; nothing was changed."""
+    """The metastore database refused a value or a change, for example by a constraint; nothing was changed."""
 
     sentence = "Metastore database {url} refused a call, and nothing was changed: {reason}."
     url: str

@@ -125,7 +125,7 @@ class LinkedTableError(LinkError):
 class ForeignNameError(SqlError):
     """A statement in a closed namespace names a table of another namespace. Lines and columns count from 1.
 
-    ``create_link`` is the statement that makes the table available to readers, or None if a link cannot.
+    ``create_link`` is the CREATE LINK with which the namespace can read the table, or None if no link is possible.
     """
 
     name: str

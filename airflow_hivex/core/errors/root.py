@@ -8,7 +8,7 @@ A class of the tree declares each of its facts once, as a field::
         table: str
 
 The constructor takes the facts in this order, by position or by name, and keeps each fact as an attribute. A list
-becomes a tuple. If a template is not enough for the sentence, such as for a list with commas, ``_describe`` returns it.
+becomes a tuple. If a template is not enough, for example for a list with commas, ``_describe`` returns the sentence.
 The ``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
 """
 
@@ -45,9 +45,9 @@ class Described(Protocol):
 class HivexError(pep249.DatabaseError):
     """Root of every error that this project raises.
 
-    A subclass has its facts as fields, and its constructor takes them. An error without facts takes its sentence. A
-    pickled error keeps its type and attributes, also in another process. Secrets are masked in the sentence and in the
-    facts. Each error is also an error of PEP 249.
+    A subclass declares its facts as fields, and its constructor takes these facts. The constructor of a class without
+    facts takes the sentence. A pickled error keeps its type and attributes, also in another process. Secrets are masked
+    in the sentence and in the facts. Each error is also an error of PEP 249.
     """
 
     code: ClassVar[str] = "HIVEX"
@@ -88,7 +88,7 @@ class HivexError(pep249.DatabaseError):
 
 
 def _init_of_facts(self: HivexError, *given: Any, **named: Any) -> None:
-    """Set the facts and the sentence of an error; the ``__init__`` of each class that declares facts."""
+    """Set the facts and the sentence of an error. Classes that declare facts get this function as ``__init__``."""
     placed = dict(zip(self._fields, given, strict=False))
     facts = self._fields | placed | named
     is_missing = any(fact is _REQUIRED for fact in facts.values())

@@ -126,7 +126,7 @@ class InvalidWriteIdListError(HivexError, pep249.ProgrammingError):
 
 
 class MissingWriteIdListError(HivexError, pep249.ProgrammingError):
-    """A transactional table is read or changed without a write id list."""
+    """A call reads or changes a transactional table, and lacks the write id list of the caller's snapshot."""
 
     sentence = (
         "Table {table} is transactional and the call has no write id list for it; pass the list of your snapshot, or "
@@ -136,7 +136,7 @@ class MissingWriteIdListError(HivexError, pep249.ProgrammingError):
 
 
 class NotEnoughHistoryError(HivexError, pep249.OperationalError):
-    """A compacted base hides data that this snapshot still needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
+    """A base has replaced directories that this snapshot still needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
 
     code = "ACID_NOT_ENOUGH_HISTORY"
     sentence = "Not enough history available for ({high_watermark},{first_exception}). Oldest available base: {base}."

@@ -146,7 +146,7 @@ class EventType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of the log. Ids rise by one, and an event that depends on another event has the higher id."""
+    """An event of the log. The ids are consecutive, and an event that depends on another one has the higher id."""
 
     id: int
     time: datetime
@@ -159,16 +159,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """The position of a reader in the log: the id of the last event that the reader has seen, and the last events.
+    """The position of a reader in the log: the id of the last event that the reader has seen.
 
-    After a restore from a backup the log may have other events under the same ids. The events show this.
+    ``recent`` has the last of the seen events. If the log was restored from a backup, it may have other events under
+    the same ids. A comparison with ``recent`` shows this.
     """
 
     position: int
     recent: tuple[Event, ...] = ()
 
     def after(self, events: Sequence[Event]) -> Bookmark:
-        """Return the position after the ``events``, which follow this position."""
+        """Return the bookmark of a reader who has also seen ``events``, the next events after this bookmark."""
         if not events:
             return self
         return Bookmark(events[-1].id, (*self.recent, *events)[-_MOST_RECENT:])
@@ -204,7 +205,10 @@ def record(
 
 @contextmanager
 def deferred(connection: Connection) -> Iterator[list[Call]]:
-    """Yield a list that gets the events of the block. The caller sends them as the last calls of its transaction."""
+    """Yield a list, which gets the calls for the events of the block when the block ends.
+
+    The caller sends these calls as the last ones of its database transaction.
+    """
     events: list[Call] = []
     waiting: list[Callable[[], Call]] = []
     # If the connection is lost in the block, it cannot be asked afterwards.
@@ -344,7 +348,7 @@ class NotificationLog:
         self._store.write(lambda connection: _skip_lost(connection, None, 0), name="restore")
 
     def purge(self, recorded_before_ms: int) -> int:
-        """Remove the events before the first event that is not older than a time; return their number.
+        """Remove all events before the first one that was recorded at or after a time; return their number.
 
         Safe to repeat.
         """
@@ -384,7 +388,7 @@ def _between(above: int, to: int | None) -> Select[Any]:
 
 
 def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
-    """Skip the ids of lost events, and begin another incarnation of the metastore.
+    """Skip the ids of lost events, and change the metastore's incarnation id, so that processes discard their caches.
 
     Nothing is changed if another reader has already noticed the restore.
     """
@@ -460,7 +464,7 @@ _E = partition_events.c
 
 
 class PartitionEventType(enum.IntEnum):
-    """The meaning of a mark of a partition, with Hive's numbers."""
+    """A kind of mark that a partition can have, with Hive's number for it."""
 
     LOAD_DONE = 1
 
