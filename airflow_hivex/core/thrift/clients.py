@@ -14,16 +14,16 @@ from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.errors.secrets import remember
 
 HIVE_CATALOG = "hive"
-"""The only catalog that each client of Hive 3 and later knows. It is not a cluster."""
+"""The catalog that every client of Hive 3 and later names by default. It stands for no particular cluster."""
 CLUSTER_KEY = "hivex.cluster"
-"""The key of ``setMetaConf`` and of an EnvironmentContext that names a cluster."""
+"""The key by which a client names a cluster, in ``setMetaConf`` or in a call's EnvironmentContext."""
 
 
 class DatabaseName(NamedTuple):
     """The name of a database in a call.
 
-    ``given`` is the text of the call. Answers must have the same text, since Spark's next call uses the name in the
-    answer. ``cluster`` is the cluster in the name, or None.
+    ``name`` is in lower case and without a cluster. ``given`` is the text in the call. The answer must repeat this
+    text, since Spark's next call uses the name in the answer. ``cluster`` is the cluster in the text, or None.
     """
 
     name: str
@@ -32,10 +32,10 @@ class DatabaseName(NamedTuple):
 
 
 def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
-    """Return the database in ``name`` or ``@cluster#name``.
+    """Return the database that a call names as ``name`` or ``@cluster#name``.
 
-    Clients of Hive 3 and later know catalogs, and send the second form; here a catalog is a cluster. ``catalog`` is the
-    catalog in the request's own field, or None.
+    Clients of Hive 3 and later send the second form, with a catalog in place of the cluster. Here the catalog names a
+    cluster. ``catalog`` is the catalog from a separate field of the request, or None.
     """
     given = text or ""
     cluster = catalog
@@ -59,8 +59,8 @@ def user_and_cluster(user: str) -> tuple[str, str | None]:
 def without_password(user: str) -> tuple[str, str | None]:
     """Split ``alice:secret@c2`` into ``alice@c2`` and the password. The password is None for a name without ``:``.
 
-    The call that names a user has no field for a password. If a client adds it to the name, logs and locks do not show
-    the password.
+    The call ``set_ugi`` has no field for a password, so some clients add the password to the name of the user. It must
+    not appear in logs and locks.
     """
     name, colon, rest = user.partition(":")
     if not (name and colon):
@@ -84,8 +84,8 @@ class Client:
     def cluster(self, name: DatabaseName | None = None, context: Mapping[str, str] | None = None) -> str | None:
         """Return the cluster of a call, or None if no cluster is named.
 
-        The first of these that names a cluster decides: the name of the database, the context of the call,
-        ``setMetaConf``, the name of the user, the endpoint.
+        The cluster is looked up in this order: the name of the database, the EnvironmentContext of the call,
+        ``setMetaConf``, the name of the user, the endpoint. The first cluster that is found counts.
         """
         return (
             (name.cluster if name is not None else None)
@@ -107,7 +107,7 @@ class SaslError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The passwords or tokens of users. A client sends its secret by PLAIN, protected by TLS."""
+    """The secrets (passwords or tokens) of users. A client sends its secret by SASL PLAIN, protected by TLS."""
 
     secrets: Mapping[str, str] = field(repr=False)
 

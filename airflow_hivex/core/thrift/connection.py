@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger("airflow_hivex.metastore.access")
 
 LONGEST_REMEMBERED = 64 << 10
-"""The largest size in bytes of a call whose decoded arguments are kept."""
+"""The largest size in bytes of a call whose decoded arguments are kept for equal calls."""
 _MOST_AHEAD = 64 << 10
 """The number of bytes that a client may send while its call runs, before the server stops reading."""
 
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
             self._sasl = PlainExchange(server.credentials)
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - given by asyncio
-        """Forget the connection."""
+        """Remove a closed connection from the lists of the server."""
         self._server.connections.discard(self)
         self._server.unread.remove(self)
         self._server.unfinished.remove(self)
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return the number of bytes of an incomplete call."""
+        """Return the number of received bytes of a call that is not complete yet."""
         return len(self._buffer)
 
     @property
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         self._serve(message, parts)
 
     def _find_form(self) -> bool:
-        """Find by the first bytes whether messages are framed. Return False if more bytes are needed."""
+        """Decide from the first bytes whether messages are framed. Return False if more bytes are needed to decide."""
         buffer = self._buffer
         known = _FIRST_BYTES.get(buffer[0])
         if known is not None:
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             raise MalformedMessageError(f"it has more than {self._server.limits.message_bytes} bytes")
 
     def _serve_remembered(self, data: bytes) -> bool:
-        """Serve a message whose decoded arguments are remembered. Return False if they are not."""
+        """Serve a message whose decoded arguments are kept, and return True. Return False for any other message."""
         if len(data) < 12 or len(data) > LONGEST_REMEMBERED or data[:4] != b"\x80\x01\x00\x01":
             return False
         length = int.from_bytes(data[4:8], "big")
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
             loop.call_soon_threadsafe(self.done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
-        """Return the reply of a call and its outcome. This method runs in another thread than the event loop."""
+        """Run a call, and return its reply and outcome. This method does not run in the event loop's thread."""
         assert self._client is not None
         known = call.method
         missing = [each for each in known.needed if getattr(args, each) is None]
@@ -398,14 +398,14 @@ class Connection(asyncio.Protocol):
         return self.reply(head, call, result)
 
     def reply(self, head: Head, call: Call, result: Any) -> tuple[bytes, str]:
-        """Return the reply of a call that has succeeded, and its outcome."""
+        """Return the reply of a successful call from its ``result``, and the outcome for the metrics."""
         if isinstance(result, Raw):
             return written_head(head, messages.REPLY) + result.field + messages.STOP, "ok"
         values = {"success": result} if call.method.has_success and result is not None else {}
         return self._written(head, call.method.result, **values), "ok"
 
     def _refused(self, head: Head, known: Method, sentence: str) -> tuple[bytes, str]:
-        """Return the reply that refuses a call for good, so that the client does not repeat it."""
+        """Return the reply to an invalid call: an exception after which a client does not repeat the call."""
         field = known.exceptions.get(ttypes.MetaException)
         if field is None:
             return application_exception(head, messages.PROTOCOL_ERROR, sentence), "malformed"
@@ -418,7 +418,7 @@ class Connection(asyncio.Protocol):
         return written_head(head, messages.REPLY) + encoded(result(**values))
 
     def done(self, head: Head, began: float, reply: bytes, outcome: str) -> None:
-        """Write the reply of a call that began at ``began``, and serve the next call."""
+        """Write the reply of a call, and serve the next call. ``began`` is the time at which the first one began."""
         self.is_busy = False
         self.used_at = self._server.monotonic()
         self._reply(head, reply)
@@ -494,7 +494,7 @@ def _malformed(head: Head, error: MalformedMessageError) -> bytes:
 
 
 def _shown(head: Head) -> str:
-    """Return the name of a method in a form that is safe for logs, because a client may send any text."""
+    """Return the method's name in a form that is safe for logs, because a client may send any text as the name."""
     return ascii(head.name[:100].decode("utf-8", "replace"))[1:-1]
 
 
@@ -525,14 +525,14 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),
 }
-"""A dict from exception to the exceptions that a method may declare instead, in the order of preference."""
+"""A dict from exception to the exceptions that replace it if a method does not declare it, the best first."""
 
 
 def exception_of(error: HivexError, method: Method) -> Any | None:
     """Return the exception by which a method reports an error, or None if the method does not declare a suitable one.
 
-    A client of Hive repeats a call after an exception that the method does not declare. So the result is also None if
-    the call has changed nothing and may succeed when it is repeated.
+    The result is also None for a failure of the database that has changed nothing and may pass. The client then gets
+    an exception that the method does not declare, and after such an exception clients of Hive repeat the call.
     """
     if error.retryable and error.outcome is not Outcome.UNKNOWN and isinstance(error, errors.StoreError):
         return None

@@ -1,9 +1,10 @@
 """The decoding of the arguments of calls, with a limit for their memory. Pure.
 
-The decoder of the bindings turns a structure of one byte on the wire into an object of some hundred bytes, and blocks
-other threads meanwhile. So it decodes only short messages with few structures. This module decodes all other messages.
-It counts the memory of each value before it decodes the next value, and refuses a message whose values take much more
-memory than its bytes. Other threads run meanwhile. Fields that the bindings do not know take no memory.
+The bindings are the Python classes that Thrift generates for Hive's structures. Their decoder can turn one byte of a
+message into an object of some hundred bytes, and blocks other threads meanwhile. So it decodes only short messages with
+few structures. This module decodes all other messages, while other threads run. It counts the memory of each value
+before it decodes the next value, and refuses a message whose values take much more memory than its bytes. Fields that
+the bindings do not know are skipped, and take no memory.
 
 Clients repeat names, and repeat the columns of a table for each partition. So equal short texts are stored once, and
 columns that equal the previous columns are stored once. The structures of well-behaved clients then take about three
@@ -35,12 +36,12 @@ _LONG_FIELDS = frozenset(
         *("default_value", "check_expression"),
     }
 )
-"""The fields that may have long texts. All other texts are names, which the catalog looks up and errors show."""
+"""The fields that may have long texts. All other texts are names, and must be short."""
 _REFERENCE = 8
 _ALWAYS = 8 << 20
-"""The memory in bytes that the values of any message may take."""
+"""The bytes of memory that the values of a message may take in any case, however short the message is."""
 _TIMES = 3.5
-"""A factor: the values of a message may take this many times the bytes of the message in addition."""
+"""The additional bytes of memory that the values may take for each byte of their message."""
 
 
 def decode_counted(struct: Any, message: bytes, start: int) -> Any:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """The warehouse as calls use it: the metastore, the default cluster of clients, and cached bytes of answers."""
+    """The objects that calls use: the metastore, the default cluster of clients, and a cache of encoded answers."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Endpoint:
         context: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> StatementContext:
-        """Return the context in which a call changes the warehouse, as a statement does."""
+        """Return the context with which a call can use the functions that SQL statements use for changes."""
         database = name.name if name is not None and name.name else "default"
         state = SessionState(
             owner or client.user or "hive",
@@ -89,9 +89,7 @@ class Endpoint:
         return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:
-        """Return the configuration of a client's cluster, or None if the client does not name a cluster.
-
-        A client of a cluster sees its locations. Without a cluster, each table decides.
+        """Return the cluster with a name, or None if the client does not name a cluster.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -99,7 +97,7 @@ class Endpoint:
         return None if cluster is None else self.services.clusters.get(cluster)
 
     def move_back_folders(self) -> None:
-        """Move back the folders of tables whose renames were killed. An error is only logged."""
+        """Move the folders of tables back to their old names if a RENAME was killed. An error is only logged."""
         try:
             move_back_folders(self.context(Client("the start of the endpoint", None)))
         except HivexError as error:
@@ -127,13 +125,13 @@ class Endpoint:
         return self.wire.made(key, lambda: encoded(self.hive_table(table, given, cluster)), table)
 
     def kept_table(self, name: DatabaseName, table: str, ids: GivenList, cluster: str | None) -> StoredTable | None:
-        """Return a table from memory, or None if the database must be read. The call never waits."""
+        """Return a table from the cache, or None if the database must be read. This method never waits."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         return self._memory.cache.definition((name.name, normalise(table)), ids, cluster)  # type: ignore[arg-type]
 
     def kept_partitions(self, name: DatabaseName, table: str, ids: GivenList) -> tuple[StoredTable, Any] | None:
-        """Return a table with all its partitions from memory, or None if the database must be read."""
+        """Return a table and all its partitions from the cache, or None if the database must be read."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         found = self._memory.cache.partitions((name.name, normalise(table)), ids)  # type: ignore[arg-type]
@@ -182,11 +180,11 @@ _MOST_OWNERS = 100
 
 
 class LockOwners:
-    """The users that own the locks of clients. They may differ from the users of the connections.
+    """The users in whose names each client has requested locks.
 
-    The library of Iceberg locks as the user of its process, and Trino locks as the owner of a query. Both may have
-    named another user, or no user, at the beginning of the connection. One client may use several connections with the
-    same user.
+    These may differ from the user of the client's connection. Iceberg's library requests locks in the name of its
+    process's user, and Trino in the name of the owner of a query. At the beginning of the connection both may have
+    given another user, or no user. One client may use several connections with the same user.
     """
 
     def __init__(self) -> None:
@@ -194,7 +192,7 @@ class LockOwners:
         self._guard = Lock()
 
     def owner_of(self, client: Client, given: str | None) -> str:
-        """Return the user of a request for locks or transactions, and remember this user for the client.
+        """Return the user in whose name a client requests locks or transactions, and remember this user for the client.
 
         This is the user of a client that has logged in. Otherwise it is ``given``, or else the user of the connection.
         """
@@ -209,7 +207,7 @@ class LockOwners:
         return owner
 
     def known_of(self, client: Client) -> frozenset[str]:
-        """Return the users whose locks belong to the client."""
+        """Return the users in whose names the client has requested locks, and the user of its connection."""
         with self._guard:
             return frozenset({client.user, *self._owners.get(_key(client), ())} - {""})
 
@@ -219,11 +217,11 @@ def _key(client: Client) -> str:
 
 
 class ClientLocks(LockManager):
-    """A lock manager for the changes of one client's call.
+    """A lock manager that acquires the locks for the changes of one call, except locks that the client already has.
 
-    A client of Hive acquires its locks itself, and then calls the metastore. If the client has already locked an
-    object, the call does not lock it again, since it would wait for its own client. ``owners`` are the users of the
-    client's locks. The call waits only a short time for other locks, because it keeps a thread of the server busy.
+    A client of Hive locks objects by calls of its own, before the call that changes them. If that call locked the same
+    objects again, it would wait for its own client. ``owners`` are the users in whose names the client has requested
+    locks. A call waits only a short time for locks of others, because it keeps a thread of the server busy.
     """
 
     def __init__(self, services: Services, owners: Collection[str], patience_s: float) -> None:
@@ -232,7 +230,7 @@ class ClientLocks(LockManager):
         self._patience_s = patience_s
 
     def acquire(self, components: Sequence[LockComponent], txn_id: int | None = None, **given: Any) -> LockResponse:
-        """Acquire the locks that the client does not hold; see ``LockManager``.
+        """Acquire the locks that the client does not hold yet, as ``LockManager`` does.
 
         Raises:
             LockTimeoutError: another client holds a conflicting lock.
@@ -252,7 +250,7 @@ class ClientLocks(LockManager):
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction, but leave its locks to a later call of :meth:`acquire`; see ``LockManager``."""
+        """Open a transaction without locks. Return False, so that the caller requests the locks by :meth:`acquire`."""
         (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, type=type)
         begun(Begun(txn_id))
         return False
@@ -271,9 +269,9 @@ class ClientLocks(LockManager):
 
 
 class WireBytes:
-    """A cache of bytes that were made of objects of the catalog's cache. The oldest entries are dropped first.
+    """A cache of encoded answers. Each entry is valid only as long as the catalog's cache has the same objects.
 
-    Threads may share it.
+    When the cache is full, the oldest entries are dropped. Several threads may use one cache.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -286,7 +284,7 @@ class WireBytes:
         return len(self._kept)
 
     def of(self, key: Hashable, *objects: Any) -> Any | None:
-        """Return the value of a key, or None if it is missing or was made of other objects than these."""
+        """Return the value of a key, or None if the cache has no value that was made from exactly these objects."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -296,7 +294,7 @@ class WireBytes:
         return found[1]
 
     def keep(self, key: Hashable, value: Any, size: int, *objects: Any) -> None:
-        """Store a value of ``size`` bytes that was made of these objects."""
+        """Store a value of ``size`` bytes that was made from these objects."""
         if size > self._most_bytes // 4:
             return
         with self._lock:
@@ -307,7 +305,7 @@ class WireBytes:
                 self._drop(next(iter(self._kept)))
 
     def made(self, key: Hashable, make: Callable[[], bytes], *objects: Any) -> bytes:
-        """Return the bytes made of these objects. If they are not stored, make and store them."""
+        """Return the value of a key for these objects. If it is missing, call ``make`` and store the result."""
         found: bytes | None = self.of(key, *objects)
         if found is None:
             found = make()

@@ -1,4 +1,4 @@
-"""Makes and deletes directories, because clients of Hive rely on the metastore for this."""
+"""Makes and deletes directories of tables and partitions, since clients of Hive leave this to the metastore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[str]) -> None:
-    """Make directories on a cluster. A failure is only logged, because writers of files also make directories."""
+    """Make directories on a cluster. A failure is only logged, because clients also make the directories they need."""
     if not locations:
         return
     try:
@@ -34,7 +34,7 @@ def owns_files(table: StoredTable) -> bool:
 def delete_directory(endpoint: Endpoint, table: StoredTable, location: str, *, is_partition: bool = False) -> None:
     """Delete the directory of a dropped table, or of a dropped partition of a table.
 
-    The directory stays if another table or partition uses it, too. This and a failed deletion are logged.
+    The directory stays if another table or partition also uses it. If it stays for any reason, this is logged.
     """
     cluster = table.storage.primary.cluster
     try:

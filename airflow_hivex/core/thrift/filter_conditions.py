@@ -1,12 +1,13 @@
 """Decides whether values of keys satisfy the filter of a client. Pure.
 
-A literal takes the type of its key. Each condition is decided exactly, because Airflow's sensors and HCatalog use the
-answer without filtering it themselves. NULL, and a value that does not have the type of its key, satisfy no condition.
-But for a key of texts, NULL is the text of Hive's default partition.
+A literal is read as a value of its key's type. Each condition is evaluated exactly, because Airflow's sensors and
+HCatalog do not filter the answer themselves. NULL satisfies no condition, and neither does a value that does not have
+the type of its key. But for a key of a text type, NULL counts as the name of Hive's default partition.
 
-LIKE has the pattern of a Hive Metastore. In it ``.*`` stands for any text, and ``.`` for one character. Any other
-character stands for itself. A dot after a backslash stands for a dot. But Spark also sends backslashes that stand for
-themselves, so a backslash before a dot has both meanings.
+LIKE takes the patterns of a Hive Metastore: ``.*`` stands for any text, and ``.`` for one character. All other
+characters stand for themselves. A backslash before a dot makes the dot stand for itself. But Spark also sends
+backslashes that stand for themselves. So a pattern with a backslash before a dot has two meanings, and LIKE accepts
+both.
 
 Source: Hive's MetaStoreDirectSql.PartitionFilterGenerator; DataNucleus for LIKE.
 """
@@ -76,7 +77,7 @@ class Key:
 
     @property
     def is_text(self) -> bool:
-        """Return whether the key's values are texts."""
+        """Return whether the key has a text type: STRING, VARCHAR or CHAR."""
         return isinstance(self.type, Primitive) and self.type.family is Family.TEXT
 
     def read(self, text: str | None) -> Comparable | None:
@@ -110,7 +111,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A condition on a key. ``known`` is a cache: a dict from value to the result of the condition."""
+    """A condition on a key, with its earlier results. ``known`` is a dict from a value's text to the result."""
 
     condition: Condition
     key: Key
@@ -128,9 +129,10 @@ class _Decided:
 
 @dataclass(frozen=True, slots=True)
 class DecidedFilter:
-    """A filter with checked keys and literals.
+    """A filter whose keys and literals are checked.
 
-    ``superset`` is a predicate of the catalog that selects the partitions of the filter, and maybe more.
+    ``holds`` decides the filter for the values of a partition. ``superset`` is a predicate for the catalog, which
+    selects all partitions that match the filter, and perhaps others.
     """
 
     holds: Callable[[Texts], bool | None]
@@ -138,7 +140,7 @@ class DecidedFilter:
 
 
 def decide_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
-    """Return the checked filter for a client's text.
+    """Return a client's filter, with checked keys and literals.
 
     Raises:
         InvalidFilterError: the text is not a filter, a name is not a partition key, or a literal is not a value of its
@@ -221,7 +223,7 @@ def _test(condition: Condition, key: Key) -> Callable[[Comparable], bool]:
 
 
 def _floating(text: str, *, is_single: bool) -> Comparable | None:
-    """Return a number in a form that sorts as in Hive and Spark: NaN equals itself and is the largest number."""
+    """Return a number in a form that compares as in Hive and Spark: NaN equals itself, and is the largest number."""
     if not _NUMBER.fullmatch(text) and text not in ("NaN", "Infinity", "-Infinity"):
         return None
     number = float(text)
@@ -261,7 +263,7 @@ def _moment(text: str, *, has_time: bool) -> Comparable | None:
 
 
 def _shown(key: Key, text: str | None) -> str | None:
-    """Return the text that LIKE compares, or None for NULL. A key of texts has a text for NULL."""
+    """Return the text that LIKE compares, or None for NULL. NULL in a key of a text type is also a text."""
     return None if text is None or (text == DEFAULT_PARTITION and not key.is_text) else text
 
 
@@ -273,7 +275,7 @@ _WILD: dict[str, str | None] = {".*": None, ".": "."}
 
 
 def _meanings(pattern: str) -> list[list[str | None]]:
-    """Return for each meaning of a pattern its parts, as regular expressions; None is any text."""
+    """Return a list of parts for each meaning of a pattern. A part is a regular expression, or None for any text."""
     expressions = (_OF_ESCAPED_PATTERN, _OF_PATTERN) if "\\." in pattern else (_OF_PATTERN,)
     return [
         [
@@ -296,9 +298,9 @@ def _like_of_spark(pattern: str) -> str | None:
 
 
 def _superset(found: Filter, key_of: Callable[[str], Key], *, negated: bool) -> Predicate:
-    """Return a predicate of the catalog that selects the partitions of a filter or (``negated``) of its negation.
+    """Return a predicate for the catalog that selects all partitions that match a filter, and perhaps others.
 
-    The predicate may select more partitions.
+    With ``negated`` it selects all partitions that match the negation of the filter.
     """
     match found:
         case Negation(operand):
@@ -332,7 +334,7 @@ def _known_to_catalog(condition: Condition, key: Key) -> Predicate:
 
 
 def _constant(key: Key, text: str) -> Constant:
-    """Return a literal as a constant of the catalog, or None if the catalog cannot compare it exactly with the key."""
+    """Return a literal as a constant for the catalog, or None if the catalog cannot compare it exactly with the key."""
     if str(key.type) == "string":
         return text
     value = key.literal(text)

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.thrift.bindings import ttypes
 
 OF_CLUSTERS = "hivex.cluster"
-"""The prefix of the storage descriptor's parameters about clusters. Clients cannot change these parameters."""
+"""The prefix of those parameters of a storage descriptor that name clusters. Clients cannot change them."""
 LINK = "hivex.link"
 _PROVIDER = "spark.sql.sources.provider"
 _SCHEMA = "spark.sql.sources.schema"
@@ -56,17 +56,17 @@ _CLASSES = {
         "org.apache.hadoop.hive.serde2.avro.AvroSerDe",
     ),
 }
-"""A dict from each format of CREATE TABLE STORED AS to the classes of Hive."""
+"""A dict from format, as in CREATE TABLE STORED AS, to Hive's input format, output format and SerDe class."""
 _OF_DATA_SOURCES = (
     "org.apache.hadoop.mapred.SequenceFileInputFormat",
     "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
     "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
 )
-"""The placeholders for classes that Spark stores for a table of a data source, if Hive cannot read the data source."""
+"""The classes that Spark stores in place of real ones for a table whose data source Hive cannot read."""
 
 
 def hive_database(database: Database, given: str, location: str) -> Any:
-    """Return the structure of a database. ``given`` is its name in answers, and ``location`` is its full URI."""
+    """Return Hive's structure of a database. ``given`` is the name to show, and ``location`` is its full URI."""
     return ttypes.Database(
         name=given,
         description=database.description,
@@ -80,10 +80,10 @@ def hive_database(database: Database, given: str, location: str) -> Any:
 
 
 def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_created: bool = True) -> Any:
-    """Return the structure of a table or view. ``given`` is the name of its database in answers.
+    """Return Hive's structure of a table or view. ``given`` is the name to show for its database.
 
-    ``cluster`` is the cluster whose copy the client sees, or None for the primary. With ``as_created``, an external
-    table is shown as managed if a client has created it as managed, because clients before Hive 3 expect this.
+    ``cluster`` is the cluster whose copy the client sees, or None for the primary copy. With ``as_created``, an
+    external table is shown as managed if a client has created it as managed. Clients before Hive 3 expect this.
     """
     parameters = {key: value for key, value in table.parameters.items() if key != MOVING_FOLDER}
     kind = table.type
@@ -125,7 +125,7 @@ def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_cr
 
 
 def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster | None) -> Any:
-    """Return the structure of a link: its source with the link's name in the link's namespace."""
+    """Return Hive's structure of a link: its source table with the name and namespace of the link."""
     table = hive_table(source, given, cluster)
     table.tableName = link.name.in_database
     table.owner = link.owner
@@ -134,9 +134,9 @@ def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster |
 
 
 def hive_partition(partition: Partition, given: str, like: Any) -> Any:
-    """Return the structure of a partition.
+    """Return Hive's structure of a partition.
 
-    ``like`` is the structure of its table. If the partition has no storage of its own, the table's storage is copied.
+    ``like`` is the structure of its table. A partition without its own storage descriptor gets the table's.
     """
     if partition.storage is None:
         sd = ttypes.StorageDescriptor(**vars(like.sd))
@@ -156,7 +156,7 @@ def hive_partition(partition: Partition, given: str, like: Any) -> Any:
 
 
 def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mapping[str, str]) -> Any:
-    """Return the structure of a storage descriptor. ``parameters`` are the parameters of the table."""
+    """Return Hive's structure of a storage descriptor. ``parameters`` are the parameters of the table."""
     serde_parameters = dict(storage.serde_parameters)
     input_format, output_format, library = None, None, None
     if storage.format != OTHER_ENGINE:
@@ -194,7 +194,7 @@ def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mappi
 
 
 def cluster_parameters(table: Table, cluster: Cluster | None) -> dict[str, str]:
-    """Return the parameters that name the cluster whose copy a client sees, and the clusters of all copies."""
+    """Return parameters that show the clusters of a table: the cluster whose copy the client sees, and all clusters."""
     storage = table.storage
     shown = storage.primary if cluster is None else (storage.on(cluster.name) or storage.primary)
     copies = [storage.primary, *storage.secondaries]
@@ -243,7 +243,7 @@ def _is_view_of_spark(table: Table) -> bool:
 
 
 def _data_source_parameters(table: Table) -> dict[str, str]:
-    """Return the parameters that Spark needs for a table of a data source, whose format has no classes of Hive."""
+    """Return the parameters by which Spark reads a table of a data source, whose format has no classes in Hive."""
     fields = [_spark_field(each) for each in (*table.columns, *table.partition_keys)]
     schema = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
     parts = [schema[at : at + _PART] for at in range(0, len(schema), _PART)]

@@ -1,7 +1,7 @@
-"""The serving of calls of several clients together. While some calls run, the next calls are collected.
+"""The serving of calls of several clients in one database transaction. While some calls run, more are collected.
 
-A commit of the database takes as long for many changes as for a single change. The counters of ids admit one database
-transaction at a time. Therefore many clients share one transaction, and a single client does not wait for others.
+A commit of the database takes as long for many changes as for one change. Only one database transaction at a time can
+allocate ids. So it is faster if many clients share a database transaction. A call that comes alone is served at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JoinedCall(NamedTuple):
 
 
 class JoinedCalls:
-    """The collected calls of one method of Hive's interface. Its functions run in the event loop."""
+    """The waiting calls of one method of Hive's interface, from any client. Use it in the event loop."""
 
     def __init__(self, endpoint: Endpoint, call: Call, executor: Executor) -> None:
         self._endpoint = endpoint
@@ -46,7 +46,7 @@ class JoinedCalls:
         self._is_serving = False
 
     def add(self, joined: JoinedCall) -> None:
-        """Serve a call at once or, if other calls are running, together with all waiting calls after them."""
+        """Serve a call at once. If other calls are running, serve it after them, together with the waiting calls."""
         self._waiting.append(joined)
         if not self._is_serving:
             self._serve_next()
@@ -57,7 +57,7 @@ class JoinedCalls:
         self._executor.submit(self._serve, asyncio.get_running_loop(), batch)
 
     def _serve(self, loop: asyncio.AbstractEventLoop, batch: list[JoinedCall]) -> None:
-        """Serve calls and answer them, in another thread."""
+        """Serve calls together in a thread of the executor, and let the event loop answer them."""
         assert self._call.serve_together is not None
         replies: list[tuple[bytes, str] | None] = [None] * len(batch)
         try:

@@ -60,7 +60,7 @@ def encoded(struct: Any) -> bytes:
 
 
 def decoded(struct: Any, content: bytes, longest: int) -> Any:
-    """Return a structure after it is filled from ``content``, which has no other bytes.
+    """Fill a structure from ``content``, which has only the bytes of this structure, and return it.
 
     No other thread runs meanwhile, so the content must be short.
 
@@ -84,7 +84,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _replacements(value: Any) -> int:
-    """Return the number of replacement characters. The decoder puts them in place of bytes that are not UTF-8."""
+    """Return the number of replacement characters in a value. The decoder writes them for bytes that are not UTF-8."""
     if isinstance(value, str):
         return value.count(_REPLACEMENT)
     if isinstance(value, list | tuple | set | frozenset):
@@ -108,16 +108,16 @@ INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 
 STOP = b"\x00"
 STRUCT_RESULT = b"\x0c\x00\x00"
-"""The head of a reply's field for a result that is a structure. The bytes of the structure follow."""
+"""The first bytes of a reply's field whose value is a structure. The encoded structure follows them."""
 
 
 def list_result(structs: list[bytes]) -> bytes:
-    """Return a reply's field for a result that is a list of encoded structures."""
+    """Return a reply's field whose value is a list of structures, which are already encoded."""
     return b"".join([b"\x0f\x00\x00\x0c", _I32.pack(len(structs)), *structs])
 
 
 LARGE = 1 << 20
-"""The size in bytes from which an unfinished call is counted."""
+"""The size in bytes from which a partly received call is added to :class:`UnfinishedCalls`."""
 
 
 class Sender(Protocol):
@@ -125,7 +125,7 @@ class Sender(Protocol):
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return the number of bytes of an incomplete call."""
+        """Return the number of received bytes of a call that is not complete yet."""
 
     def abort(self, reason: str) -> None:
         """Close the connection at once."""
@@ -277,7 +277,7 @@ class MessageScanner:
         return None if stack else position
 
     def _enter(self, frame: list[int], position: int) -> None:
-        """Begin a structure or container whose contents are at a position."""
+        """Add the frame of a structure or container, whose contents begin at ``position``, to the stack."""
         if len(self._stack) >= _DEEPEST:
             raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
         self._stack.append(frame)
@@ -287,7 +287,7 @@ class MessageScanner:
             raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
 
     def _texts(self, buffer: bytes | bytearray, size: int, frame: list[int], position: int) -> int:
-        """Skip the received texts of a list, and return the index of the next text."""
+        """Skip the texts of a list, as far as they are received, and return the index of the next text."""
         longest, count = self._longest, frame[2]
         while count and position + 4 <= size:
             (length,) = _READ_I32(buffer, position)
@@ -302,10 +302,10 @@ class MessageScanner:
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
-        """Return the end of a value, or None if bytes are missing.
+        """Return (end of the value, None), or None if bytes are missing.
 
-        The result is a pair: the end, and None. For a structure or container it is the start and the frame of the
-        contents, which must be read next.
+        For a structure or container return (start of its contents, frame) instead. The caller must then scan the
+        contents with this frame.
         """
         fixed = SIZES.get(value)
         if fixed is not None:
@@ -347,7 +347,7 @@ class MessageScanner:
         return start + 6, [_MAP, key, 2 * count, value]
 
     def _announced(self, element: int, count: int) -> int:
-        """Return the least number of bytes that ``count`` elements of a type need."""
+        """Return the minimum number of bytes that ``count`` elements of a type take."""
         if count and element not in LEAST:
             raise MalformedMessageError(f"{element} is not a valid type of an element")
         if not 0 <= count <= self._longest:

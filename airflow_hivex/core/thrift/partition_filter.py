@@ -34,7 +34,7 @@ _DEEPEST = 50
 
 
 class InvalidFilterError(ValueError):
-    """The text is not a filter on these keys."""
+    """The text is not a valid filter, or names another column than the given keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ Filter: TypeAlias = Condition | Negation | Conjunction | Disjunction
 
 
 def read_filter(text: str) -> Filter:
-    """Return the conditions of a filter. An empty text is a filter that is always true.
+    """Return the parsed form of a filter. An empty text gives a filter that is always true.
 
     Raises:
         InvalidFilterError: the text is not a filter.
@@ -96,7 +96,7 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Filter:
-        """Return the filter of all tokens."""
+        """Return the parsed filter from all tokens of the text."""
         found = self._any()
         if self._at < len(self._tokens):
             self._refuse()
@@ -194,7 +194,7 @@ class _Reader:
         return Condition(self._key(), _TURNED[operator], (literal,))
 
     def _begins_literal(self) -> bool:
-        """Return whether the current name begins a literal (a type, or a word such as ``true``), and is not a key."""
+        """Return whether the current name begins a literal, such as ``true`` or ``date '...'``, and is not a key."""
         following = self._tokens[self._at + 1][0] if self._at + 1 < len(self._tokens) else ""
         if self._word() in _PLAIN_WORDS:
             return following == "sign" and self._tokens[self._at + 1][1] in _OPERATORS
@@ -257,9 +257,10 @@ class _Reader:
 
 
 def _in_lists(found: Disjunction) -> Filter:
-    """Return an equal filter in which all ``=`` comparisons of the same key are combined into an IN.
+    """Return an equal filter in which all ``=`` comparisons of the same key are combined into one IN.
 
-    Clients name many partitions by comparisons. An IN is faster, because it is decided only once for each value.
+    Some clients select many partitions by ``key = a or key = b or ...``. An IN takes less time, because each value of
+    the key is looked up only once.
     """
     lists: dict[str, list[str]] = {}
     others: list[Filter] = []

@@ -1,4 +1,4 @@
-"""The server. It listens by asyncio, limits and counts its clients, and has the shared state of connections."""
+"""The server: listens with asyncio, limits and counts its clients, and has the state that connections share."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Server:
         return len(self.connections) + (0 if self._encrypted is None else len(self._encrypted))
 
     def admits(self, peer: str) -> bool:
-        """Return whether another client may connect. If not, count the client as refused."""
+        """Return whether a new client may connect. If not, count it as refused."""
         if not self.is_stopping and self.clients < self.limits.connections:
             return True
         self.metrics.refused += 1
@@ -157,7 +157,7 @@ class Server:
                     connection.close()
 
     def remember(self, name: bytes, content: bytes, call: Call, args: Any) -> None:
-        """Keep the arguments of a decoded call, because clients repeat their calls."""
+        """Keep the decoded arguments of a call, because clients send equal calls, which then need no decoding."""
         if len(content) <= LONGEST_REMEMBERED:
             if (name, content) not in self.remembered:
                 self._remembered_bytes += len(content)
@@ -174,8 +174,8 @@ _NO_FILES_S = 0.1
 class EncryptedListener:
     """A listener that accepts the TLS clients of a server. It ends a handshake that takes longer than ``login_s``.
 
-    The event loop's own server would report a client only after its handshake. A client that never ends the handshake
-    would not be counted.
+    A server of asyncio reports a client only after the handshake. It would not count clients that never end the
+    handshake.
     """
 
     def __init__(self, server: Server, context: ssl.SSLContext) -> None:
@@ -278,7 +278,7 @@ class UnreadAnswers:
         self._waiting: dict[Reader, _Waiting] = {}
 
     def add(self, reader: Reader) -> None:
-        """Add a client that reads more slowly than the server answers."""
+        """Add a client that has unread answers. If all clients have too many, disconnect those that wait longest."""
         self._waiting[reader] = _Waiting(reader.unread_bytes, self._monotonic())
         self.check()
         left = sum(each.unread_bytes for each in self._waiting)
@@ -329,7 +329,7 @@ METRICS = {
 
 
 class Metrics:
-    """The counts of one server, written only by the thread of its event loop."""
+    """The numbers of calls and connections of one server. Only the thread of its event loop changes them."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -386,7 +386,7 @@ def _head(name: str) -> Iterator[str]:
 
 
 class RateOfErrors:
-    """A limit of the errors per minute that one client can cause in the log."""
+    """A limit for the number of errors of one client that are logged per minute."""
 
     def __init__(self, most: int = 10, per_s: float = 60, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most = most

@@ -63,7 +63,7 @@ def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | 
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop's event loop, or None for asyncio's loop. The first one is twice as fast."""
+    """Return the factory of uvloop's event loop, which is twice as fast as asyncio's, or None without uvloop."""
     try:
         import uvloop
     except ImportError:
@@ -94,9 +94,9 @@ _OTHER_FILES = 128
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Raise the process's limit of open files, and return ``limits`` with at most the connections that it allows.
+    """Raise the process's limit of open files, and return ``limits`` with the number of connections that it allows.
 
-    Otherwise the clients could use all open files, and the server could not connect to its database.
+    With more connections, the server could reach the limit, and could not connect to its database.
     """
     try:
         import resource
@@ -158,7 +158,7 @@ _MOST_PAGES = 64
 
 
 class _PageServer(ThreadingHTTPServer):
-    """An HTTP server with a limit of concurrent requests. Each has a thread, and ``/ready`` reads the database."""
+    """An HTTP server that limits concurrent requests, since each takes a thread, and ``/ready`` reads the database."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,4 +1,4 @@
-"""Calls about the notification log, and about marks of partitions."""
+"""Calls about the notification log, and about partitions that clients mark as complete."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 FORMAT = "hivex-1"
-"""The name of the format of messages, which is JSON of this project.
+"""The name that events give to the format of their messages: JSON with the fields of this project.
 
-Hive's format has the name ``json-0.2``, so a client can distinguish both.
+Hive's own format has the name ``json-0.2``, so a client can distinguish the two formats.
 """
 _MOST = 10_000
 
@@ -72,37 +72,37 @@ def get_notification_events_count(endpoint: Endpoint, _client: Client, args: Any
 
 @call("fire_listener_event")
 def fire_listener_event(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Accept an event of a client's insert into an external table, without recording its files."""
+    """Accept a client's event about an insert into an external table, but record nothing."""
     return ttypes.FireEventResponse(eventIds=[])
 
 
 @call("add_write_notification_log", "add_write_notification_log_in_batch")
 def add_write_notification_log(_endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Accept the files of a client's write."""
+    """Accept a client's list of the files that it has written, but record nothing."""
     del args
     return ttypes.WriteNotificationLogResponse()
 
 
 @call("markPartitionForEvent")
 def mark_partition_for_event(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Mark a partition. The partition need not exist."""
+    """Mark a partition for an event, such as the end of a load. The partition need not exist."""
     endpoint.metastore.partition_events.mark(*_asked(endpoint, args))
 
 
 @call("isPartitionMarkedForEvent")
 def is_partition_marked_for_event(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Return whether a partition is marked. The partition need not exist."""
+    """Return whether a partition is marked for an event. The partition need not exist."""
     return endpoint.metastore.partition_events.is_marked(*_asked(endpoint, args))
 
 
 def _asked(endpoint: Endpoint, args: Any) -> tuple[str, str, str, PartitionEventType]:
-    """Return the database, table and partition that a call names, and the event.
+    """Return (database, table, partition, event) of a call that marks a partition or reads its mark.
 
     Raises:
-        MetaException: the call omits a field, or has an event that Hive does not have.
-        InvalidOperationError: the call names a link.
+        MetaException: a field is missing, or the number of the event is unknown.
+        InvalidOperationError: the table is a link, whose partitions cannot be marked.
         UnknownTableException: the table does not exist.
-        InvalidPartitionException: the call does not have one value for each key.
+        InvalidPartitionException: the call does not give one value for each partition key.
     """
     if args.db_name is None or args.tbl_name is None or args.part_vals is None:
         raise ttypes.MetaException("An event of a partition needs a database, a table and values of its keys")

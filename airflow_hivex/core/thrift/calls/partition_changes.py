@@ -46,7 +46,7 @@ _Change = Callable[[Connection, ValidWriteIdList | None, int | None], None]
 
 
 class _Changed:
-    """The table of a call that changes partitions, with conversions for the client of the call."""
+    """The table whose partitions a call changes. Methods convert between a client's structures and the catalog."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class _Changed:
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
     def values(self, given: Sequence[str] | None) -> list[str | None]:
-        """Return the values of a partition that a client gives. Hive's text for NULL becomes None.
+        """Return a partition's values from the texts of a client. Hive's text for NULL becomes None.
 
         Raises:
-            MetaException: the number of values is not that of the keys.
+            MetaException: the number of values differs from the number of partition keys.
         """
         if len(given or ()) != len(self.table.partition_keys):
             keys = ", ".join(key.name for key in self.table.partition_keys)
@@ -95,12 +95,12 @@ class _Changed:
         return self.endpoint.services.catalog.new_partition(self.table, self.values(hive.values)).name
 
     def absolute(self, location: str) -> str:
-        """Return the absolute location of a partition. As in Hive, a given location may be relative to the table."""
+        """Return the absolute form of a partition's location, which a client may give relative to the table."""
         is_relative = not location.startswith("/") and ":" not in location
         return f"{self.like.sd.location}/{location}" if is_relative else location
 
     def converted(self, hive: Any) -> Partition:
-        """Return the partition in a client's structure as an object of the catalog."""
+        """Return the catalog's partition for a client's structure. Missing parts are copied from the table."""
         catalog = self.endpoint.services.catalog
         new = catalog.new_partition(self.table, self.values(hive.values))
         if hive.sd is None:
@@ -125,19 +125,19 @@ class _Changed:
         change_metadata(self.context, self.table, locks, change)
 
     def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
-        """Return the current partitions as encoded structures."""
+        """Return the given partitions as encoded structures, as the client sees them."""
         seen = self.endpoint.services.catalog.get_table(self.table.database, self.table.name, cluster=self.cluster)
         return self.endpoint.partition_bytes(found, seen, self.name.given, self.cluster)
 
     def read(self, names: Sequence[str], cluster: str | None = None) -> list[StoredPartition]:
-        """Return the current partitions as a cluster sees them, by default the client's cluster."""
+        """Return the current partitions with these names, with locations on ``cluster`` or on the client's cluster."""
         catalog = self.endpoint.services.catalog
         seen_on = cluster or self.cluster
         return catalog.get_partitions_by_names(self.table.database, self.table.name, names, cluster=seen_on)
 
 
 def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the values of a partition. Hive's text for NULL, and the empty text, become None."""
+    """Return the values of a partition with None in place of Hive's text for NULL, and of an empty text."""
     return tuple(None if value in (DEFAULT_PARTITION, "") else value for value in values)
 
 
@@ -145,7 +145,7 @@ def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
 
 
 def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str]:
-    """Add partitions, all or none, with their directories; return the names of the added partitions."""
+    """Add partitions, all or none, and return the names of the added ones. For an external table make directories."""
     table, catalog = of.table, of.endpoint.services.catalog
     new = [of.converted(each) for each in parts]
     if len({each.name for each in new}) < len(new):
@@ -227,7 +227,7 @@ def add_partitions(endpoint: Endpoint, client: Client, args: Any) -> int:
 
 @call("add_partitions_req")
 def add_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Add partitions, all or none, or those that do not exist."""
+    """Add partitions, all or none. With ``ifNotExists`` existing partitions are skipped."""
     request = args.request
     name = read_database(request.dbName, request.catName)
     of = _Changed(endpoint, client, name, request.tblName or "", request.validWriteIdList)
@@ -256,25 +256,25 @@ def _check_same_table(of: _Changed, parts: Sequence[Any]) -> None:
 
 @call("append_partition")
 def append_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition with the storage of its table."""
+    """Add a partition with the format and SerDe of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_vals or ())
 
 
 @call("append_partition_with_environment_context")
 def append_partition_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition with the storage of its table."""
+    """Add a partition with the format and SerDe of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_vals or ())
 
 
 @call("append_partition_by_name")
 def append_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition with the storage of its table."""
+    """Add a partition with the format and SerDe of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_name or "")
 
 
 @call("append_partition_by_name_with_environment_context")
 def append_partition_by_name_with_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition with the storage of its table."""
+    """Add a partition with the format and SerDe of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_name or "")
 
 
@@ -356,8 +356,8 @@ def _alter(of: _Changed, parts: Sequence[Any]) -> None:
 def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str, StoredPartition]) -> dict[str, str]:
     """Return a dict from partition name to new location, for the partitions whose location changes.
 
-    The new location is relative to the root of the cluster. For an unchanged partition, a client sends the location
-    that it sees, which may be that of a copy.
+    A new location is relative to the root of the table's primary cluster. Clients send back locations that they do
+    not change. Such a location may be that of a copy on the client's cluster, and then counts as unchanged.
 
     Raises:
         InvalidOperationError: the table is transactional.
@@ -388,14 +388,14 @@ def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str,
 
 @call("rename_partition")
 def rename_partition(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Give a partition other values."""
+    """Rename a partition: store new values of its partition keys."""
     of = _Changed(endpoint, client, read_database(args.db_name), args.tbl_name or "")
     _rename(of, args.part_vals or (), args.new_part)
 
 
 @call("rename_partition_req")
 def rename_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Give a partition other values."""
+    """Rename a partition: store new values of its partition keys."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     of = _Changed(endpoint, client, name, request.tableName or "", request.validWriteIdList)
@@ -447,7 +447,7 @@ def _drop_one(endpoint: Endpoint, client: Client, args: Any, given: Sequence[str
 
 @call("drop_partitions_req")
 def drop_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Drop partitions by their names. Expressions are Java objects, and are refused."""
+    """Drop the named partitions. A request with expressions, which are Java objects, is refused."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     table = endpoint.services.catalog.get_table(name.name, request.tblName)

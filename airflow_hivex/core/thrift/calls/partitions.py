@@ -27,7 +27,7 @@ from airflow_hivex.core.thrift.partition_filter import InvalidFilterError
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The table whose partitions a call reads, and the client of the call."""
+    """The table or link whose partitions a call reads, as the client of the call sees it."""
 
     endpoint: Endpoint
     name: DatabaseName
@@ -38,7 +38,7 @@ class Wanted:
 
     @property
     def source(self) -> tuple[str, str]:
-        """Return the database and name of the table, or of a link's source."""
+        """Return (database, table) of the table, or for a link of its source table."""
         return (self.name.name, self.table) if self.link is None else self.link.source
 
     def stored(self) -> StoredTable:
@@ -46,7 +46,7 @@ class Wanted:
         return self.endpoint.catalog.get_table(*self.source, self.ids, self.cluster)
 
     def shown(self, found: Iterable[StoredPartition]) -> list[StoredPartition]:
-        """Return the partitions that the link shows or, without a link, all given partitions."""
+        """Return the partitions among ``found`` that the link shows. For a table, return all of them."""
         return [each for each in found if self.link is None or self.link.shows(each.id)]
 
     def all(self) -> list[StoredPartition]:
@@ -60,10 +60,10 @@ class Wanted:
             return []
 
     def by_filters(self, *texts: str | None) -> list[StoredPartition]:
-        """Return the partitions that match all filters, which are given as texts.
+        """Return the partitions that match all of the filters in ``texts``.
 
         Raises:
-            MetaException: a text is not a filter on keys of the table.
+            MetaException: a text is not a filter on the partition keys of the table.
         """
         keys = self.stored().partition_keys
         if not keys and not any(texts):
@@ -71,7 +71,7 @@ class Wanted:
         return self.left_by([checked_filter(text, keys) for text in texts])
 
     def left_by(self, filters: Sequence[DecidedFilter]) -> list[StoredPartition]:
-        """Return the partitions that match all filters, which are already checked."""
+        """Return the partitions that match all of the parsed filters."""
         predicate = And(tuple(each.superset for each in filters))
         found = self.endpoint.catalog.get_partitions_by_expr(*self.source, predicate, self.ids, self.cluster)
         return [each for each in self.shown(found) if all(one.holds(each.values) for one in filters)]
@@ -82,7 +82,7 @@ class Wanted:
         Raises:
             NoSuchPartitionError: the table has no such partition, for example because a value does not fit the type of
                 its key.
-            InvalidObjectError: the number of values is not that of the keys.
+            InvalidObjectError: the number of values differs from the number of partition keys.
         """
         try:
             found = self.endpoint.catalog.get_partition(*self.source, values, self.ids, self.cluster)
@@ -124,7 +124,7 @@ class Wanted:
         return self.shown(found)
 
     def matching(self, values: Sequence[str]) -> list[StoredPartition]:
-        """Return the partitions with the given values. An empty value stands for any value."""
+        """Return the partitions with these values of their first keys. An empty text stands for any value."""
         stored = self.stored()
         if not values:
             raise ttypes.MetaException("No value of a partition key is given")
@@ -145,7 +145,7 @@ class Wanted:
         return sorted(each.name for each in self.all())
 
     def encoded(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[bytes]:
-        """Return partitions as encoded structures, at most as many as the client requests."""
+        """Return partitions as encoded structures, only the first ``most`` of them."""
         found = limited(found, most)
         if not found:
             return []
@@ -155,7 +155,7 @@ class Wanted:
         return [encoded(each) for each in self.hive(found)]
 
     def hive(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-        """Return partitions as structures of Hive's interface, at most as many as the client requests."""
+        """Return partitions as structures of Hive's interface, only the first ``most`` of them."""
         table = self.stored()
         if self.link is None:
             like = self.endpoint.hive_table(table, self.name.given, self.cluster)
@@ -164,11 +164,11 @@ class Wanted:
         return [hive_partition(each, self.name.given, like) for each in limited(found, most)]
 
     def one(self, found: StoredPartition) -> Raw:
-        """Return the reply for one partition."""
+        """Return one partition, encoded as the result of a call."""
         return Raw(STRUCT_RESULT + self.encoded([found])[0])
 
     def several(self, found: Sequence[StoredPartition], most: int | None = -1) -> Raw:
-        """Return the reply for a list of partitions."""
+        """Return a list of partitions, encoded as the result of a call. It has at most ``most`` partitions."""
         return Raw(list_result(self.encoded(found, most)))
 
 
@@ -179,7 +179,7 @@ def _parts_of_name(name: str | None) -> list[tuple[str, str]]:
 
 
 def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
-    """Return the values of a partition's name in the order of the table's keys.
+    """Return the values in a partition's name, in the order of the table's partition keys.
 
     Raises:
         InvalidObjectError: the name has no value for one of the keys.
@@ -193,7 +193,7 @@ def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
 
 
 def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
-    """Return the names that are valid for partitions of the table, in the table's spelling. Others are skipped."""
+    """Return the valid names among ``names`` of partitions of the table, spelled as the catalog stores them."""
     found = []
     for each in names:
         with suppress(InvalidObjectError):
@@ -207,10 +207,10 @@ def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
 
 
 def checked_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
-    """Return a filter on partition keys.
+    """Return the parsed form of a filter on partition keys.
 
     Raises:
-        MetaException: the text is not a filter on these keys.
+        MetaException: the text is not a valid filter, or names other columns than these keys.
     """
     try:
         return decide_filter(text, keys)
@@ -248,14 +248,14 @@ def _of_request(endpoint: Endpoint, client: Client, request: Any) -> Wanted:
 
 @call("get_partition", "get_partition_with_auth")
 def get_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return the partition of these values."""
+    """Return the partition with these values."""
     of = _of(endpoint, client, args)
     return of.one(of.by_values(args.part_vals or ()))
 
 
 @from_memory("get_partition")
 def recall_partition(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return the partition of these values from memory, or None if it is not in memory."""
+    """Return the partition with these values from memory, or None if it is not in memory."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None:
         return None
@@ -274,7 +274,7 @@ from_memory("get_partition_with_auth")(recall_partition)
 
 @call("get_partition_by_name")
 def get_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return the partition of this name."""
+    """Return the partition with this name."""
     of = _of(endpoint, client, args)
     return of.one(of.by_name(args.part_name or ""))
 
@@ -409,10 +409,10 @@ def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) 
 
 
 def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
-    """Return partitions for an expression, and whether exactly these partitions match it.
+    """Return the partitions that match an expression, and True. If it cannot be read, return all, and False.
 
-    If the expression is the text of a filter on keys of the table, only the matching partitions are returned. Hive
-    sends a Java object instead, which is not read. Then all partitions are returned, and some may not match.
+    An expression can be read if it is the text of a filter on partition keys. Hive sends a Java object instead. After
+    False the client must itself apply the expression to the partitions.
     """
     try:
         text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
@@ -437,7 +437,7 @@ def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any
 
 @call("get_partition_names")
 def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Return the names of all partitions. A write id list is not required, since names cannot mislead a client."""
+    """Return the names of all partitions. No write id list is required, since names do not let a client read files."""
     of = _of(endpoint, client, args)
     try:
         # In Hive 0 means all names here, but no partitions in calls that return partitions.
@@ -486,7 +486,7 @@ _MODES = ttypes.PartitionFilterMode
 
 
 def _specs(of: Wanted, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-    """Return one group of complete partitions or, as in Hive, no group if there are no partitions."""
+    """Return a list with one PartitionSpec of all ``found``. As in Hive, the list is empty without partitions."""
     found = limited(found, most)
     if not found:
         return []
@@ -517,7 +517,7 @@ def get_part_specs_by_filter(endpoint: Endpoint, client: Client, args: Any) -> l
 
 @call("get_partitions_spec_by_expr")
 def get_partitions_spec_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return groups of partitions for an expression, as ``get_partitions_by_expr`` does."""
+    """Return the partitions for an expression, as :func:`by_expression` does, in PartitionSpecs."""
     request = args.req
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     found, is_certain = by_expression(of, request.expr)
@@ -548,9 +548,10 @@ def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> 
 
 @call("get_partition_values")
 def get_partition_values(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the values of some keys for each partition, in the order that the client requests.
+    """Return a row with the values of the requested keys for each partition, in the requested order.
 
-    A filter of the request selects the partitions. Equal rows are returned once, unless the client requests all.
+    With a filter only the matching partitions have a row. Equal rows are returned once, unless the client sets
+    ``applyDistinct`` to false.
     """
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)

@@ -19,13 +19,13 @@ Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
 The function never waits.
 """
 ServeTogether: TypeAlias = Callable[[Endpoint, Sequence[tuple[Client, Any]]], Sequence[Any]]
-"""A function that serves the calls of several clients together, and returns one result for each.
+"""A function that serves one call of each of several clients together, and returns one result for each call.
 
 For a call that it has not served, the result is :data:`ALONE`.
 """
 
 ALONE = object()
-"""A marker in place of a result: the call was not served together with others, and :data:`Serve` must serve it."""
+"""The result of :data:`ServeTogether` for a call that it has not served. :data:`Serve` must then serve this call."""
 
 
 class Raw(NamedTuple):

@@ -45,7 +45,7 @@ def get_version(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
 
 @call("getCounters")
 def get_counters(_endpoint: Endpoint, _client: Client, _args: Any) -> dict[str, int]:
-    """Return no counters; the metrics page has them."""
+    """Return no counters, because the HTTP page ``/metrics`` has them."""
     return {}
 
 
@@ -57,7 +57,7 @@ def get_counter(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
 
 @call("aliveSince")
 def alive_since(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
-    """Return the time of the process's start in seconds."""
+    """Return the time at which the process started, in seconds since 1970."""
     return _STARTED_S
 
 
@@ -98,13 +98,13 @@ _KEPT = {
     "metastore.disallow.incompatible.col.type.changes": "true",
     "metastore.partition.name.whitelist.pattern": "",
 }
-"""The keys of Hive that a client may set for its connection, with Hive's defaults. They have no effect here."""
+"""Hive's configuration keys that a client may set for its connection, with Hive's defaults. Here they do nothing."""
 _DURATION = re.compile(r"\d+\s*[a-z]*", re.IGNORECASE)
 
 
 @call("setMetaConf")
 def set_meta_conf(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Set ``hivex.cluster`` or a key of Hive for the connection. As in Hive, unknown keys are refused."""
+    """Set ``hivex.cluster``, or a configuration key of Hive, for the connection. As in Hive, refuse unknown keys."""
     if args.key == CLUSTER_KEY:
         if args.value:
             endpoint.services.clusters.get(args.value)
@@ -120,7 +120,7 @@ def set_meta_conf(endpoint: Endpoint, client: Client, args: Any) -> None:
 
 @call("getMetaConf")
 def get_meta_conf(_endpoint: Endpoint, client: Client, args: Any) -> str:
-    """Return the cluster of the connection, or the value of a key of Hive."""
+    """Return the cluster of the connection, or the value of a configuration key of Hive."""
     if args.key == CLUSTER_KEY:
         return client.cluster() or ""
     key = _kept_key(args.key)
@@ -128,7 +128,7 @@ def get_meta_conf(_endpoint: Endpoint, client: Client, args: Any) -> str:
 
 
 def _kept_key(key: str | None) -> str:
-    """Return a key of Hive without its prefix ``hive.``, which Hive 2 adds.
+    """Return a configuration key of Hive without the prefix ``hive.``, which clients of Hive 2 send.
 
     Raises:
         MetaException: clients cannot set the key.
@@ -146,7 +146,7 @@ _CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
 
 @call("get_config_value")
 def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the folder of the warehouse or a setting of this package, or else the client's default."""
+    """Return the folder of the warehouse or the value of a setting. Without a value, return the client's default."""
     name = args.name
     if name is None:
         return args.defaultValue

@@ -25,7 +25,7 @@ _EPOCH = date(1970, 1, 1)
 def _read(
     endpoint: Endpoint, database: str, table: str | None, ids: str | None, partitions: Sequence[str] = ()
 ) -> tuple[StoredTable, dict[str | None, Statistics]]:
-    """Return a table, and a dict from partition name (None: the table) to statistics."""
+    """Return a table, and a dict from partition name to statistics. The name None stands for the whole table."""
     catalog = endpoint.services.catalog
     name = read_database(database).name
     stored = catalog.get_table(name, table or "", list_of(ids))
@@ -53,7 +53,7 @@ def _structures(table: StoredTable, found: Statistics | None, wanted: Sequence[s
 
 
 def _data(column: Column, known: ColumnStatistics) -> Any | None:
-    """Return the statistics of a column in Hive's structure for its type, or None if Hive has no such structure."""
+    """Return a column's statistics in Hive's structure for its type, or None if Hive has no structure for the type."""
     kind = column.parsed_type
     if not isinstance(kind, Primitive):
         return None
@@ -95,7 +95,7 @@ def _decimal(text: str | None) -> Any | None:
 
 @call("get_table_statistics_req")
 def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the existing statistics of columns of a table."""
+    """Return the statistics of those requested columns of a table that have statistics."""
     request = args.request
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList)
     return ttypes.TableStatsResult(tableStats=_structures(table, found.get(None), request.colNames or ()))
@@ -103,7 +103,7 @@ def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_partitions_statistics_req")
 def get_partitions_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the existing statistics of columns of partitions."""
+    """Return, for each partition, the statistics of those requested columns that have statistics."""
     request = args.request
     names = list(request.partNames or ())
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList, names)
@@ -196,13 +196,13 @@ def _partition_id(endpoint: Endpoint, table: StoredTable, name: str) -> int:
 
 @call("delete_table_column_statistics")
 def delete_table_column_statistics(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Delete the statistics of one column of an external table, or of all columns."""
+    """Delete the statistics of one column, or of all columns, of an external table."""
     return _delete(endpoint, args, None)
 
 
 @call("delete_partition_column_statistics")
 def delete_partition_column_statistics(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Delete the statistics of one column of a partition, or of all columns."""
+    """Delete the statistics of one column, or of all columns, of a partition of an external table."""
     return _delete(endpoint, args, args.part_name or "")
 
 

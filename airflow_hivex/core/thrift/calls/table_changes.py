@@ -79,7 +79,7 @@ def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_ours(hive: Any) -> None:
-    """Remove the parameters that this endpoint adds to a storage descriptor, since clients send them back."""
+    """Remove the parameters that this endpoint adds to a storage descriptor. Clients send them back with changes."""
     sd = hive.sd
     if sd is not None and sd.parameters:
         sd.parameters = {key: value for key, value in sd.parameters.items() if not key.startswith(OF_CLUSTERS)}
@@ -237,7 +237,7 @@ def _with_constraints(table: Table, given: Given) -> Table:
 
 
 def _store_statistics(endpoint: Endpoint, connection: Connection, stored: StoredTable, hive: Any) -> None:
-    """Store the statistics in a client's parameters, as ANALYZE does."""
+    """Store the statistics that a client's parameters have, as ANALYZE stores its statistics."""
     if stored.is_view or stored.is_transactional or not kept_statistics(hive.parameters):
         return
     found = convert_statistics(hive.parameters, stored.columns, (), endpoint.services.clock())
@@ -333,7 +333,7 @@ def _alter(
 
 
 def _described(stored: StoredTable) -> Table:
-    """Return the definition of a table without its copies, because replications may change the copies meanwhile."""
+    """Return the definition of a table without its copies, which a replication may change between two comparisons."""
     return without_note(replace(stored.definition, storage=replace(stored.storage, secondaries=())))
 
 
@@ -362,9 +362,9 @@ def _check_keys(catalog: ObjectStore, stored: StoredTable, table: Table) -> None
 
 
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
-    """Refuse a change of a table that another client has changed meanwhile.
+    """Refuse a change if another client has changed the table since this client read it.
 
-    Commits of Iceberg without locks rely on this check.
+    Iceberg relies on this check if its commits do not use locks.
 
     Raises:
         TableChangedError: a parameter does not have the value that the client expects.
@@ -379,9 +379,10 @@ def _check_expected(connection: Connection, stored: StoredTable, properties: Map
 def _new_location(
     context: StatementContext, stored: StoredTable, seen: StoredTable, hive: Any, cluster: Cluster
 ) -> str | None:
-    """Return the new location of an external table, relative to the root of its cluster, or None if it stays.
+    """Return the new location of an external table, or None if the location does not change.
 
-    ``seen`` is the table with the location that the client sees, which may be that of a copy.
+    The new location is relative to the root of ``cluster``. ``seen`` is the table with the location that the client
+    sees, which may be that of a copy.
 
     Raises:
         InvalidOperationError: the table is transactional.
@@ -428,12 +429,12 @@ def _check_transactional(stored: StoredTable, table: Table) -> None:
 
 
 def _fixed(stored: StoredTable) -> dict[str, str]:
-    """Return the properties of this package. A client of Hive does not send back all of them."""
+    """Return the stored ``hivex.*`` properties of a table, since a client of Hive does not send back all of them."""
     return {name: value for name, value in stored.parameters.items() if name.startswith("hivex.")}
 
 
 def _with_stored_names(stored: StoredTable, table: Table) -> Table:
-    """Add to a client's table the stored values for which Hive's structures do not have a field."""
+    """Return a client's table with the stored values that Hive's structures cannot carry, such as the copies."""
     names = {each.name: each.stored_name for each in stored.columns}
     columns = tuple(
         replace(each, stored_name=each.stored_name or names.get(each.name)) for each in table.storage.columns

@@ -22,7 +22,7 @@ from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_
 
 
 def list_of(text: str | None) -> ValidWriteIdList | str | None:
-    """Return the write id list of a request in the catalog's form, or None if the request does not have a list."""
+    """Return the parsed write id list of a request, or None if the request does not have a list."""
     return ValidWriteIdList.parse(text) if text and text.strip() else None
 
 
@@ -67,8 +67,8 @@ def described_table(
     """Return a table or, if the client may not read its files, a structure without the table's location.
 
     A call without a write id list gets a transactional table without its location, so that no client reads its
-    directories as plain files. The call is not refused, because clients also read a table before they drop it. For a
-    link, the result is a structure, too.
+    directories as plain files. The call is not refused, because clients also read a table before they drop it. A link
+    is always returned as a structure.
     """
     if "@" in table:
         return read_table(endpoint, client, name, table, ids)
@@ -154,9 +154,10 @@ def _tables(
     *,
     reads_transactional: bool = False,
 ) -> list[Any]:
-    """Return the named tables, or the tables that match a pattern, including transactional tables.
+    """Return the structures of the named tables, or of the tables that match a pattern.
 
-    If the client would read the directories of a transactional table as plain files, the location is removed.
+    Unless ``reads_transactional`` is set, a transactional table has no location, since the client would read its
+    directories as plain files.
     """
     cluster = client.cluster(name)
     if pattern is not None:
@@ -234,7 +235,7 @@ def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, typ
 
 
 def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, managed: bool) -> list[str]:
-    """Return the names of the tables that a client sees as managed tables, or else as external tables."""
+    """Return the names of the tables that a client sees as managed (``managed``) or as external tables."""
     catalog = endpoint.catalog
     external = catalog.list_tables(name.name, pattern, TableType.EXTERNAL_TABLE)
     translated = {
@@ -251,8 +252,8 @@ def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, man
 def get_all_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
     """Return the names of all tables, views and links of a database. Tables that other namespaces link come first.
 
-    Clients of Hive drop a database with its tables (CASCADE) in this order, by one call for each table. A table with a
-    link cannot be dropped. So the refusal comes before the first drop.
+    For DROP DATABASE CASCADE, a client of Hive drops the tables in this order, each by its own call. A linked table
+    cannot be dropped. So the first call is refused, before any table is dropped.
     """
     name = read_database(args.db_name)
     linked = endpoint.services.links.sources(name.name)
@@ -347,7 +348,7 @@ _PARAMETERS = "hive_filter_field_params__"
 def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
     """Return the names of the tables and views that match a filter on owner, last access and parameters.
 
-    A write id list is not required for transactional tables, since names cannot mislead a client.
+    No write id list is required, since names do not let a client read files.
     """
     name = read_database(args.dbname)
     holds, keys = _read(args.filter or "")
@@ -363,7 +364,7 @@ def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) ->
 
 
 def _read(text: str) -> tuple[Callable[[Texts], bool | None], list[str]]:
-    """Return the function that decides a filter, and the keys whose values the function needs."""
+    """Return a function that checks values against a filter, and the keys of these values, in the same order."""
     if not text.strip():
         raise ttypes.InvalidOperationException("The filter of tables is empty")
     keys: dict[str, Key] = {}

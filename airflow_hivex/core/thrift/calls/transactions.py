@@ -95,7 +95,7 @@ def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @together("commit_txn")
 def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Commit the transactions of several clients. A transaction that must wait is left to :func:`commit_txn`."""
+    """Commit the transactions of several clients. Return :data:`ALONE` for the ones left to :func:`commit_txn`."""
     ids = [None if args.rqst.replPolicy else args.rqst.txnid for _, args in asked]
     committed = endpoint.services.transactions.commit_together([each for each in ids if each is not None])
     return [None if each in committed else ALONE for each in ids]
@@ -166,7 +166,7 @@ def _open(found: ValidTxnList) -> Any:
 
 @call("get_open_txns_info")
 def get_open_txns_info(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return the records of open and aborted transactions."""
+    """Return the records of all open transactions, and of aborted ones whose records still exist."""
     valid = endpoint.services.transactions.valid_txns()
     infos = [
         ttypes.TxnInfo(
@@ -201,7 +201,7 @@ def allocate_table_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_valid_write_ids")
 def get_valid_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the write id lists of tables in the request's snapshot, or else in the current snapshot."""
+    """Return the write id lists of tables in the snapshot of the request, or else in the current snapshot."""
     request = args.rqst
     transactions = endpoint.services.transactions
     if request.validTxnList:
@@ -240,7 +240,7 @@ def _names(request: Any) -> list[str]:
 
 @call("get_max_allocated_table_write_id")
 def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the highest allocated write id of a table, or 0 if the table does not have a write id."""
+    """Return the highest write id that was allocated for a table, or 0 if none was allocated."""
     request = args.rqst
     name = f"{read_database(request.dbName).name}.{request.tableName}"
     transactions = endpoint.services.transactions
@@ -299,7 +299,7 @@ def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @together("lock")
 def lock_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Request locks of transactions for several clients, and grant the requests that have no conflict."""
+    """Grant the locks that several clients request for transactions. Return :data:`ALONE` for blocked requests."""
     locks = endpoint.services.locks
     # A lock without a transaction lasts if its answer is lost, so it must not be requested twice.
     is_plain = [bool(args.rqst.txnid) and not args.rqst.exclusiveCTAS for _, args in asked]
@@ -356,7 +356,7 @@ def check_lock(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("unlock")
 def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Release the locks of a request that has no transaction, or that still waits. A removed request is ignored."""
+    """Release the locks of a request without a transaction, or of a waiting request. Ignore a removed request."""
     if args.rqst.lockid < 1:
         return
     endpoint.services.locks.unlock(args.rqst.lockid)
