@@ -1,4 +1,4 @@
-"""A MERGE of a DataFrame, built clause by clause as in Delta, and run as a MERGE statement."""
+"""A MERGE of a DataFrame into a table, built clause by clause as in Delta Lake, and run as a MERGE statement."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ _CONSTANTS = ("TRUE", "FALSE", "NULL")
 class Merge:
     """A MERGE that :meth:`execute` runs. Each other method returns a new MERGE with one more clause.
 
-    A row is changed by the first clause of its kind whose condition is true. Conditions and expressions are Spark SQL.
-    They use the aliases of the source and the target, by default ``source`` and ``target``.
+    The kinds of clauses are matched, not matched, and not matched by source. Each row is changed by the first clause of
+    its kind whose condition is true. Conditions and expressions are Spark SQL. They use the aliases of the source and
+    the target, by default ``source`` and ``target``.
     """
 
     run: Run = field(repr=False)
@@ -213,8 +214,7 @@ def _check_value(column: str, value: object) -> None:
 def expression(what: str, text: str) -> str:
     """Return an expression of a clause in parentheses, or DEFAULT unchanged.
 
-    The parentheses keep the text from continuing after the end of the expression.
-
+    The parentheses ensure that the text is one expression, and does not continue with another clause.
 
     Args:
         what: the role of the expression, for errors.

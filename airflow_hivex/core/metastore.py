@@ -87,7 +87,7 @@ class Metastore:
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
         self.partition_events = PartitionEvents(services.store, services.clock)
-        """The marks of partitions that clients of the Hive Metastore endpoint set and read."""
+        """The marks by which clients of the Hive Metastore endpoint tell other clients that a partition is loaded."""
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services)
@@ -99,7 +99,10 @@ class Metastore:
         self.capacity = services.capacity
         self.moves = services.moves
         self.catalog_listing = CatalogListing(services.store)
-        """Lists of databases, tables and other objects in pages. The next two attributes return pages, too."""
+        """Lists of databases, tables and other objects, page by page.
+
+        ``transaction_listing`` and ``compaction_listing`` also return pages.
+        """
         self.transaction_listing = TransactionListing(services.store, services.clock)
         self.compaction_listing = CompactionListing(services)
         self.housekeeper = Housekeeper(

@@ -1,4 +1,4 @@
-"""The prelude of a job: the declarations, in its Spark session, of the variables and functions that its queries use."""
+"""The prelude of a job: the statements that declare, in its Spark session, the variables and functions it uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _done: WeakKeyDictionary[SparkSession, tuple[str, ...]] = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class _Declared:
-    """The prelude of the jobs that run in a shared session, the number of these jobs, and the objects to drop."""
+    """The prelude that the running jobs of a shared session have in common, and the number of these jobs.
+
+    ``objects`` drops the declared variables and functions after the last of the jobs.
+    """
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     prelude: Sequence[str] = ()
@@ -35,11 +38,12 @@ _shared: WeakKeyDictionary[SparkSession, _Declared] = WeakKeyDictionary()
 
 @contextmanager
 def declared(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) -> Iterator[None]:
-    """Run the block in a session that has the objects of a prelude.
+    """Declare the variables and functions of a prelude, and run the block.
 
-    All jobs in a session of this package have the same prelude, and its objects stay. In a session that is shared with
-    its user, the objects are dropped after the block. A user's object of the same name is an error, and stays. In such
-    a session a job waits until the jobs with another prelude have ended, because their objects may have the same names.
+    In a session of this package, the declared objects stay. In a session that is shared with its user, they are dropped
+    when the last running job ends. If the user already has an object of the same name there, Spark raises an error, and
+    the user's object stays. A job also waits until jobs with another prelude have ended, because the objects of two
+    preludes may have the same names.
     """
     if not prelude:
         yield
@@ -115,15 +119,16 @@ _IMPLEMENTATION = "spark.sql.catalogImplementation"
 
 
 def is_class(declaration: str) -> bool:
-    """Return whether a declaration of a function names a class."""
+    """Return whether a statement declares a function by the name of its Java class."""
     return declaration.startswith("CREATE OR REPLACE TEMPORARY FUNCTION") and "` AS '" in declaration
 
 
 @contextmanager
 def hive_classes(spark: SparkSession, declarations: Sequence[str], *, is_shared: bool) -> Iterator[None]:
-    """Run the block in a session that can call the classes of Hive, if a declaration names a class.
+    """Let the session call functions that are Hive classes, such as a GenericUDF, and run the block.
 
-    A session that is shared with its user is restored after the block.
+    If none of the ``declarations`` names a Java class, the session is not changed. A session that is shared with its
+    user is restored after the block.
 
     Raises:
         InvalidOperationError: a server of Spark Connect has no support for Hive.

@@ -19,9 +19,10 @@ from airflow_hivex.core.model.progress import Progress
 
 
 class DriverProgress:
-    """The counts of a job whose driver is this process, from the store of Spark's web UI.
+    """The progress of a job whose driver is this process: its numbers of stages, tasks, rows and bytes.
 
-    The store exists even if the web UI is disabled. One call takes some milliseconds.
+    The numbers are those of Spark's web UI. They exist even if the web UI is disabled. One call takes some
+    milliseconds.
     """
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
@@ -30,7 +31,7 @@ class DriverProgress:
         self._finished: dict[int, tuple[int, int, int]] = {}
 
     def look(self) -> Progress | None:
-        """Return the current counts, or None before Spark has begun a job with the tag.
+        """Return the current numbers, or None if Spark has not begun a job with the ``tag`` of this object.
 
         Raises:
             Py4JError, OSError: the driver does not answer.
@@ -80,10 +81,9 @@ class DriverProgress:
 
 
 class ConnectProgress:
-    """The counts of a job on a Spark Connect server, as the server reports them to the thread that runs the job.
+    """The progress of a job on a Spark Connect server, from the server's reports to the thread that runs the job.
 
-    The server counts tasks and bytes, but not rows. One session of the client runs several jobs, each in its own
-    thread.
+    The server counts tasks and bytes, but not rows. A session may run several jobs at once, each in its own thread.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -95,7 +95,7 @@ class ConnectProgress:
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
-        """Count the reports of the server to this thread in the block."""
+        """In the block, count the server's reports to the current thread as progress of this job."""
         token = _counted.set(self)
         try:
             yield
@@ -103,7 +103,10 @@ class ConnectProgress:
             _counted.reset(token)
 
     def look(self) -> Progress | None:
-        """Return the last counts, or None before the first report. The first call with counts requests the link."""
+        """Return the last reported numbers, or None before the first report.
+
+        The first call after a report also asks the server for the address of its web UI.
+        """
         with self._lock:
             found = list(self._operations.values())
         if not found:
@@ -136,7 +139,10 @@ def count_reports(spark: Any) -> None:
 
 
 def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-    """Count a report of the server. The thread of the job calls this function, so it must not raise an error."""
+    """Store the numbers in a report of the server for the job of the current thread.
+
+    Spark calls this function in the thread of the job. An error here would end the job, so the function raises none.
+    """
     counted = _counted.get()
     found = list(stages or ())
     if counted is None or not found:

@@ -1,9 +1,10 @@
-"""The check that all processes of a job see the roots in its plan: the driver, each executor, and each task.
+"""The check that all processes of a job (driver, executors and tasks) see the roots in its plan.
 
-If the file system of a root is not mounted, its empty folder still accepts files, which are lost. So a task that writes
-looks for the marker of the root before its first row. Spark's own readers cannot do so without losing pushed
-conditions. Therefore the executors are asked before a job, and new executors after it. The number of rows that tasks
-report as written is compared with the number in the files. Source: docs/reference/spark.md, "Roots".
+A root is the folder that has all data of a cluster. If its file system is not mounted on a host, the empty folder still
+accepts files, which are lost. Therefore a task that writes looks for the root's marker file before its first row. A
+check in tasks that read would prevent Spark from pushing conditions down to the files. So a small query asks the
+executors before a job, and new executors after it. Finally the number of rows that tasks report as written is compared
+with the number in the files. Source: docs/reference/spark.md, "Roots".
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _session: ContextVar[SparkSession | None] = ContextVar("hivex_root_session", def
 
 
 class _Executors:
-    """The executors that see a root, as a dict from root to addresses, and the time of the last request to a server."""
+    """For each root, the addresses of the executors that see it, and when a Spark Connect server was last asked."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], frozenset[str]] = {}
@@ -56,7 +57,9 @@ _asked: dict[str, _Executors] = {}
 
 @contextmanager
 def checked(spark: SparkSession, roots: Sequence[PlannedRoot]) -> Iterator[None]:
-    """Check that driver and executors see the roots, before and after the block. Tasks that write also check it.
+    """Check before and after the block that the driver and the executors see the roots.
+
+    Tasks that write rows in the block check the roots themselves.
 
     Raises:
         RootUnseenError: a process does not see one of the roots.
@@ -89,7 +92,7 @@ def is_elsewhere(spark: SparkSession) -> bool:
 
 
 def guarded(rows: DataFrame) -> DataFrame:
-    """Return the same rows. A task fails before its first row if its process does not see a root of the job."""
+    """Return the same rows with a check: a task fails before its first row if it does not see a root of the job."""
     with_marker = [(number, root) for number, root in enumerate(_roots.get()) if root.marker]
     if not with_marker or _is_local(rows.sparkSession):
         return rows
@@ -110,12 +113,12 @@ def markers() -> tuple[Marker, ...]:
 
 
 def names_root(text: str) -> bool:
-    """Return whether a message is from a task that did not see a root."""
+    """Return whether an error message is from a task that did not see a root."""
     return _UNSEEN.search(text) is not None
 
 
 def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
-    """Return the error for a message of a task that did not see a root, or None for any other message."""
+    """Return the error for the message of a task that did not see a root, or None for any other message."""
     found = _UNSEEN.search(text)
     if found is None or int(found[1]) >= len(roots):
         return None
@@ -124,7 +127,7 @@ def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
 
 
 def check_written(table: str, folder: str, written: int, found: int) -> None:
-    """Compare the number of rows that tasks report as written with the number in the files.
+    """Ensure that the files have as many rows as the tasks report as written.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -139,7 +142,7 @@ def check_written(table: str, folder: str, written: int, found: int) -> None:
 
 
 def refuse_incomplete(table: str, file: str, reason: str) -> NoReturn:
-    """Refuse a written file that cannot be read.
+    """Raise an error because a written file cannot be read.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -164,7 +167,7 @@ def ask_again(spark: SparkSession) -> list[str]:
 
 
 def refuse_server(problem: str) -> None:
-    """Refuse a server that sees other files than its client.
+    """Raise an error because a Spark Connect server sees other files than its client.
 
     Raises:
         RootUnseenError: always.
@@ -194,7 +197,9 @@ def _host() -> Expression:
 
 
 def _ask_executors(spark: SparkSession) -> None:
-    """Ask new executors whether they see the roots of the job.
+    """Ask executors that were not asked yet whether they see the roots of the job.
+
+    A Spark Connect server does not list its executors, so it is asked again after some seconds.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -232,7 +237,7 @@ def _executors(spark: SparkSession) -> frozenset[str]:
 
 
 def _answers(spark: SparkSession) -> list[tuple[str, str]]:
-    """Run a small job; return the host and the process of each of its tasks, which have seen all roots.
+    """Check the roots in the tasks of a small Spark job; return the host and the process of each task.
 
     Raises:
         RootUnseenError: a task has not seen a root.

@@ -1,6 +1,6 @@
-"""The markers of the roots, for tasks in Python.
+"""The check of markers by tasks in Python. A marker is a file with an id in the root folder of a cluster.
 
-Tasks get this module by value, so it imports no other module of the package.
+Spark sends the code of this module to the tasks, so the module imports no other module of the package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Marker = tuple[int, str, str]
 
 
 def check(markers: Sequence[Marker]) -> None:
-    """Ensure that this process sees the markers.
+    """Ensure that this process sees the marker files, with the expected ids.
 
     Raises:
         RuntimeError: a marker is missing, or has another id. ``root_checks.as_error`` reads the message.

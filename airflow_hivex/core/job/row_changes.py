@@ -1,7 +1,8 @@
 """UPDATE, DELETE and MERGE: delete events and new rows, in one write.
 
-Each delete event is written to the file of the writer that has numbered its row, in Hive's order. Source:
-docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "Row layout".
+A delete event has the row id of a deleted row. As in Hive, the delete events for rows of one bucket number are written
+to one file, in the order of the row ids. Source: docs/reference/spark.md, "Row changes";
+docs/reference/directories.md, "Row layout".
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ def matched_rows(
 
 
 class _Changing:
-    """The events of one statement. The rows that it keeps in Spark must stay until the events are written."""
+    """The events of one UPDATE, DELETE or MERGE: delete events, and new rows.
+
+    The rows that ``kept`` stores in Spark must stay until the events are written.
+    """
 
     def __init__(
         self,
@@ -127,7 +131,7 @@ class _Changing:
         self._kept = kept
 
     def explained(self) -> DataFrame:
-        """Return the events or, for a statement with a source, the matching rows of the target."""
+        """Return the rows for EXPLAIN: the events or, if the changes have a source, the matching rows of the target."""
         changes = self._changes
         if changes.source is None:
             return self.events()
@@ -186,9 +190,10 @@ class _Changing:
             raise MergeCardinalityError(self._write.table, several.count())
 
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
-        """Return the events of the rows of one query.
+        """Return the events that the rules of ``part`` make from the rows of its query.
 
-        With ``alone`` the query has one rule, which applies to all rows.
+        With ``alone`` there is one rule, which applies to all rows. Otherwise a column of the query has the number of
+        each row's rule.
         """
         branches = [
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
@@ -227,7 +232,10 @@ class _Changing:
         return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
 
     def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
-        """Return the rows with the types of the columns. Constant texts of a rule may be cast to other types."""
+        """Return the rows with their values converted to the types of the columns.
+
+        Texts that the rule gives as constants may be converted to types other than text.
+        """
         write = self._write
         names = rule.columns or [column.name for column in columns]
         named = {names[i].lower() for i in rule.texts}
@@ -255,7 +263,7 @@ def _with_key(rows: DataFrame, write: Write) -> tuple[DataFrame, tuple[str, ...]
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
-    """Return the matched rows without unused columns of the target, so that Spark does not read them."""
+    """Return the matched rows without the target's columns that no rule uses, so that Spark does not read these."""
     kept = {column.name.lower() for column in write.partition_columns}
     for rule in part.rules:
         if rule.by_name:
@@ -270,9 +278,10 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 
 
 def broadcast_unless_large(source: DataFrame) -> DataFrame:
-    """Return a MERGE's stored source. Unless it is large, it is marked for a broadcast, so the target needs no shuffle.
+    """Return the stored source of a MERGE, marked for a broadcast join unless it is large.
 
-    Spark's own limit is lower, because it is for estimated sizes. These rows are computed and counted.
+    A broadcast join needs no shuffle of the target. Spark's own limit for broadcasts is lower, because Spark only
+    estimates sizes. Here the rows are computed and counted.
     """
     # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
     width = "length(CAST(struct(*) AS STRING))"
@@ -284,9 +293,9 @@ def broadcast_unless_large(source: DataFrame) -> DataFrame:
 
 
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
-    """Return Spark SQL for the columns of a row after an UPDATE, then its unchanged partition columns.
+    """Return Spark SQL for each column of an updated row: first the data columns, then the partition columns.
 
-    Columns that are ``added`` are NULL unless they are assigned.
+    The columns ``added`` do not exist in the target yet. They are NULL unless the rule assigns a value.
     """
     columns = (*write.columns, *write.partition_columns)
     own = {column.name.lower(): "NULL" if column.name.lower() in added else quoted(column.name) for column in columns}
@@ -336,9 +345,9 @@ def _given_fields(rows: DataFrame) -> dict[str, str]:
 
 
 def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str, str]:
-    """Return a dict from lower-case name to Spark SQL for the source column.
+    """Return a dict from the lower-case name of each column of a MERGE's source to Spark SQL for its value.
 
-    Columns of the target may be missing only if the rule fills them.
+    The source may lack a column of the target only if the rule fills in missing columns.
 
     Raises:
         NoSuchColumnError: the source lacks a column of the target.
@@ -381,7 +390,10 @@ def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> 
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the events with their metadata columns. A later shuffle or sort would break the order of row ids."""
+    """Return the events with the metadata columns of ACID files, such as the row id.
+
+    A later shuffle or sort would break the order of row ids.
+    """
     is_delete = f"{_KIND} = {_DELETED}"
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
     write_id = layout.number_of_statement(write.write_id)
@@ -411,9 +423,9 @@ _WORD = 0xFFFFFFFF
 
 
 def spread(rows: DataFrame, number: str) -> DataFrame:
-    """Return the rows, distributed to tasks by ``number``. Spark may merge small tasks.
+    """Return the rows, shuffled so that each value of ``number`` has its own task while there are enough tasks.
 
-    ``number`` is Spark SQL for a number from 0.
+    ``number`` is a Spark SQL expression for a whole number from 0. Spark may merge small tasks.
     """
     tasks = int(str(rows.sparkSession.conf.get(_SHUFFLED)))
     keys = ", ".join(map(str, keys_of_tasks(tasks)))
@@ -422,7 +434,7 @@ def spread(rows: DataFrame, number: str) -> DataFrame:
 
 @lru_cache(maxsize=64)
 def keys_of_tasks(tasks: int) -> tuple[int, ...]:
-    """Return for each task a number that Spark's shuffle by an INT column sends to this task."""
+    """Return one INT for each task: Spark's hash partitioning sends a row with this INT to the task."""
     found: dict[int, int] = {}
     for key in count():
         found.setdefault(_signed(_hash(key)) % tasks, key)

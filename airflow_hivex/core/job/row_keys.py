@@ -1,6 +1,6 @@
 """The keys by which files of full ACID rows are sorted, as arrays: original write id, bucket property and row id.
 
-Executors get this module by value.
+Spark sends the code of this module to the executors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def runs(*columns: Any) -> Iterator[tuple[int, int]]:
 
 
 def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
-    """Yield the writer and the slice of each run of rows from one writer, after a check of their order.
+    """Yield (writer, slice of the arrays) for each run of adjacent rows from one writer, and check their order.
 
     Raises:
         ValueError: the rows are not in the order of their keys, or do not come after ``after``.

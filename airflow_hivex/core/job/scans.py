@@ -34,7 +34,10 @@ _NO_GLOBBING = "__globPaths__"
 
 
 class Deleted:
-    """The deleted rows of a scan, in two sets: rows whose ids are unique only in their partition, and other rows."""
+    """The deleted rows of a scan. ``in_partitions`` has the rows whose ids are unique only within a partition.
+
+    ``rows`` has the other deleted rows.
+    """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self.rows = DeletedRows(spark, scan)
@@ -47,7 +50,7 @@ class Deleted:
         return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
 
     def touches(self, part: ScanPart) -> bool:
-        """Return whether rows of a part may be deleted, because delete deltas lie next to its directories."""
+        """Return whether delete deltas lie next to the directories of a part, so that its rows may be deleted."""
         return any(path.rpartition("/")[0] in self._places for path in part.paths)
 
     def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
@@ -114,9 +117,9 @@ def _metadata(scan: Scan) -> tuple[Column, ...]:
 
 
 def _needs_metadata(scan: Scan, deleted: Deleted | None) -> bool:
-    """Return whether a scan needs the metadata columns of a flat file.
+    """Return whether a scan needs the metadata columns of ACID files, such as the row id.
 
-    Without these columns Spark reads the file as a plain ORC file.
+    If not, Spark reads a file of the layout ``flat`` as a plain ORC file that has only the table's columns.
     """
     return bool(_metadata(scan)) or scan.filter is not None or deleted is not None
 
@@ -141,7 +144,7 @@ def _part(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the rows of a part below ``paths``, or None if no path of an external table exists."""
+    """Return the rows of a part from the files below ``paths``, or None if no path of an external table exists."""
     rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
@@ -157,7 +160,10 @@ def _load(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the rows below ``paths``, with partition columns from these paths, or None as :func:`_part` does."""
+    """Return the rows from the files below ``paths``, or None if no path of an external table exists.
+
+    If the part has no partition values, Spark takes them from the paths.
+    """
     if part.layout == HIVE:
         return _load_nested(spark, scan, part, deleted)
     keys = scan.partition_columns if part.values is None else ()
@@ -234,7 +240,7 @@ def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Delet
 
 
 def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequence[str]) -> None:
-    """Refuse a part with missing or additional files, and an external path whose files a server does not see.
+    """Raise an error if files of a part are missing or were added, or if a server does not see its external files.
 
     Raises:
         JobError: files are missing, or there are additional files.
@@ -256,7 +262,7 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequen
 
 
 def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
-    """Refuse folders of an external table in which this process sees files, but the server does not.
+    """Raise an error if the Spark Connect server sees no files in a folder in which this process sees files.
 
     Raises:
         RootUnseenError: a server sees no files in a folder that has files for this process.
@@ -274,10 +280,10 @@ def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
 
 
 def _is_misjudged(column: Column, format: str) -> bool:
-    """Return whether conditions on a column would lose rows in a format's reader.
+    """Return whether a reader of the format would lose rows if Spark pushed conditions on the column down to it.
 
     Spark passes times to ORC without their microseconds. ORC and Parquet compare floating point numbers in statistics,
-    dictionaries and bloom filters by their bits, so 0.0 and -0.0 differ.
+    dictionaries and bloom filters by their bits, so 0.0 and -0.0 differ there.
     """
     kind = field(column).dataType
     if isinstance(kind, (FloatType, DoubleType)):
@@ -291,9 +297,10 @@ def _is_written_here(part: ScanPart) -> bool:
 
 
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
-    """Return a column of files with its current name; for ``numbered_times`` see :mod:`local_times`.
+    """Return Spark's expression for a column of files, with the column's current name.
 
-    Conditions on an ``opaque`` column are not pushed down.
+    Conditions on an ``opaque`` column are not pushed down. With ``numbered_times`` the files store a TIMESTAMP_NTZ as a
+    number of microseconds.
     """
     declared, noted = field(column).dataType, field(column).metadata
     if numbered_times and local_times.holds_local_times(declared):
@@ -304,7 +311,7 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 
 
 def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
-    """Return Spark SQL for a column of files with its current name."""
+    """Return Spark SQL for a column of files, with the column's current name."""
     value, declared = quoted(column.in_files), field(column).dataType
     if opaque and isinstance(declared, TimestampType):
         value = f"timestamp_micros(unix_micros({value}))"

@@ -1,8 +1,8 @@
-"""Rows that several parts of a job read. They are computed once, and kept in memory or on the executors' disks.
+"""Rows that several parts of a job read. Spark computes them once, and stores them in the executors' memory or disks.
 
-If an executor is lost, its rows are lost, too. Spark computes them again, perhaps other rows or in another order. With
-a JVM in this process the job checks which executors have rows. Spark Connect does not report the executors, so its rows
-are a checkpoint: Spark forgets how to compute them, and fails if it needs lost rows.
+If an executor is lost, its rows are lost, too. Spark then computes them again, and may get other rows or another order.
+If the driver runs in this process, the job checks which executors still have rows. Spark Connect does not report the
+executors, so the rows are a checkpoint there: Spark cannot compute them again, and fails if it needs lost rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Done = TypeVar("Done")
 
 
 class KeptRowsLostError(Exception):
-    """An executor was lost with its rows. Spark computes them again, perhaps differently or in another order."""
+    """An executor was lost with its stored rows. Spark may compute other rows in their place, or in another order."""
 
 
 class Kept:
@@ -61,7 +61,7 @@ class Kept:
         return self._frames[-1]
 
     def check(self) -> None:
-        """Ensure that no executor with stored rows was lost since an earlier call.
+        """Ensure that all executors that had stored rows at an earlier call still have them.
 
         Raises:
             KeptRowsLostError: the rows that were read since may not belong together.

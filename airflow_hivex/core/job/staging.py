@@ -1,4 +1,7 @@
-"""The hidden directory to which Spark writes first. Its files are then renamed into the directories of the write."""
+"""The staging directory of a write. Spark writes to it first; then its files are renamed into the table's directories.
+
+Its name is hidden, so no query reads it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ It returns the values that Spark has observed in the rows.
 """
 
 InOrder: TypeAlias = Callable[[DataFrame], DataFrame]
-"""A function that sorts the rows of each task into the order of its files, without a shuffle."""
+"""A function that sorts the rows within each task, without a shuffle, into the order in which files store them."""
 
 _TASK = re.compile(r"part-(\d+)-")
 # Readers take the compression of a file from its name, if the file itself does not record it.
@@ -55,9 +58,10 @@ _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": p
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file with rows: the values of its partition columns, as text, and the task that wrote it.
+    """A file in the staging directory with at least one row, and the number of the task that wrote it.
 
-    ``ending`` is the end of the file's name that shows the compression, and that the published file keeps.
+    ``values`` are the values of its partition columns as text. ``ending`` is the end of its name that shows the
+    compression, such as ``.gz``. The published file keeps this end.
     """
 
     place: Place
@@ -72,7 +76,10 @@ class Staging:
     """The hidden directory of one write, at ``place``. Its files are never visible to queries."""
 
     def __init__(self, write: Write, save: Save | None = None) -> None:
-        """Prepare the directory. ``save`` runs Spark's writer; the files belong to the write when it returns."""
+        """Prepare the directory. ``save`` runs Spark's writer, perhaps in another process.
+
+        Until ``save`` returns, this object does not delete the directory.
+        """
         self._save = save
         self._name = layout.staging_name(write)
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
@@ -94,7 +101,7 @@ class Staging:
         return self._uri
 
     def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
-        """Write one file for each task and value of the columns ``parted_by``.
+        """Write the rows to one file for each task and each combination of values of the columns ``parted_by``.
 
         ``in_order`` must sort by these columns first.
 
@@ -132,7 +139,10 @@ class Staging:
         self._is_owned = True
 
     def _counted(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, which are counted while they are written. Their tasks check the roots."""
+        """Return the same rows. While they are written, Spark counts them, and each task checks the roots of the job.
+
+        Neither is necessary if the tasks run in this process and write to a local disk.
+        """
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)
             self._written = self._fingerprint.written
@@ -193,7 +203,7 @@ class Staging:
     def _read_back(self) -> dict[str, int]:
         """Read the files, and return a dict from path to number of rows.
 
-        This is necessary for formats that do not record the number, and may not store all values exactly.
+        This is necessary for formats that do not record their number of rows, and may not store all values exactly.
 
         Raises:
             InvalidOperationError: the files return other values than were written.
@@ -216,9 +226,9 @@ class Staging:
         self.place.delete()
 
     def remove(self) -> None:
-        """Delete the directory at the end. A failure is only logged, since no reader reads it.
+        """Delete the directory at the end of the write. A failure is only logged, since queries ignore the directory.
 
-        If the directory may belong to another process, the owner of the write deletes it.
+        A directory that another process may still use is not deleted here. The owner of the write deletes it later.
         """
         if not self._is_owned:
             return
@@ -229,7 +239,7 @@ class Staging:
 
 
 def _unholdable(format: str, columns: Sequence[str]) -> str:
-    """Return the reason why rows were not written, as the end of a sentence."""
+    """Return the reason why the format cannot store the rows, as the end of a sentence."""
     where = f"column {', '.join(columns)}" if columns else "a row"
     advice = "declare ESCAPED BY '\\\\' for it, or " if format == TEXTFILE else ""
     return (
@@ -244,7 +254,7 @@ ROWS = "rows"
 
 
 class Fingerprint:
-    """The number of written rows, and for each of their ``columns`` the sums of hashes."""
+    """A checksum of written rows: their number and, for each column, sums of the hashes of its values."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
@@ -253,11 +263,14 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """Return the aggregates to compute from the rows in files, together or in parts, for :meth:`changed`."""
+        """Return the aggregates that compute the checksum of rows that are read from files.
+
+        They may be computed for all rows or for parts of the rows. :meth:`changed` takes the results.
+        """
         return self._aggregates([column.in_files for column in self._columns])
 
     def observed(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows. When they are written, this object observes their fingerprint."""
+        """Return the same rows. When they are written, Spark computes their checksum for this object."""
         return rows.observe(self._observation, *self._aggregates([column.name for column in self._columns]))
 
     def _aggregates(self, names: Sequence[str]) -> list[Expression]:
@@ -269,7 +282,7 @@ class Fingerprint:
         return [F.count(F.lit(1)).alias(ROWS), *sums]
 
     def take(self, values: Mapping[str, object]) -> None:
-        """Set the observed values of another process that has begun the write."""
+        """Use the given aggregates of the written rows, which another process may have observed."""
         self._taken = values
 
     def written(self) -> Mapping[str, object]:
@@ -277,9 +290,10 @@ class Fingerprint:
         return self._observation.get if self._taken is None else self._taken
 
     def changed(self, parts: Iterable[Row]) -> list[str] | None:
-        """Return the columns whose values differ in the rows that were read, or None if all rows are the same.
+        """Return the columns whose values differ between the written rows and the files, or None if nothing differs.
 
-        The list is empty if only the number of rows differs. Each part has the :attr:`aggregates` of some rows.
+        The list is empty if only the number of rows differs. ``parts`` are the :attr:`aggregates` of the rows in the
+        files, for each part of the rows.
         """
         parts = list(parts)
         written = self.written()
@@ -296,13 +310,13 @@ def _names(number: int) -> tuple[str, str]:
 
 
 def _halves(column: Column, name: str) -> tuple[str, str]:
-    """Return SQL for the halves of the hash of a column's value. Sums of halves do not overflow."""
+    """Return SQL for the lower and the upper half of the hash of a column's value. Sums of halves do not overflow."""
     whole = f"xxhash64({_hashable(quoted(name), field(column).dataType, 0)})"
     return f"{whole} & 4294967295L", f"shiftrightunsigned({whole}, 32)"
 
 
 def _hashable(value: str, type: DataType, level: int) -> str:
-    """Return a value in a form whose hash covers all its parts. Spark's own hash skips NULLs, and refuses maps."""
+    """Return SQL for a form of a value whose hash covers all its parts. Spark's hash skips NULLs, and refuses maps."""
     match type:
         case ArrayType():
             item = f"i{level}"

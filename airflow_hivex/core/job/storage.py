@@ -93,9 +93,9 @@ class Place:
 
 
 def is_own_disk(path: str) -> bool:
-    """Return whether a local path is on a disk of this host, whose listings, sizes and renames are right at once.
+    """Return whether a local path is on a disk of this host, where listings and sizes are correct at once.
 
-    Other folders are mounted from a network, or served by a program, and may answer late or wrong.
+    Folders from a network, or from a program such as FUSE, may show changes late.
     """
     try:
         mounts = Path("/proc/self/mountinfo").read_text(errors="replace")
@@ -113,7 +113,7 @@ def is_own_disk(path: str) -> bool:
 class _Roots:
     """A dict from root (a URI without a slash at its end) to the function that opens its file system.
 
-    Tasks get this module without keys, so in other processes the dict is empty.
+    The functions may have keys, so the dict is not sent to the tasks of Spark: there it is empty.
     """
 
     def __init__(self) -> None:
@@ -126,14 +126,14 @@ class _Roots:
         self._opens[root.rstrip("/")] = cache(opens)
 
     def filesystem(self, location: str) -> Any:
-        """Return the file system of a place below one of the roots, or None for any other place."""
+        """Return the file system for a URI that is or lies below one of the roots, or None for any other URI."""
         for root, opens in self._opens.items():
             if location == root or location.startswith(f"{root}/"):
                 return opens()
         return None
 
     def opened_in(self, text: str) -> dict[str, Any]:
-        """Return a dict from root to file system, for the roots that a text names."""
+        """Return a dict from root to opened file system, for the roots whose URIs occur in a text."""
         return {root: opens() for root, opens in self._opens.items() if root in text}
 
 
@@ -141,15 +141,18 @@ _roots = _Roots()
 
 
 def use_for(root: str, opens: Callable[[], Any]) -> None:
-    """Use ``opens`` to open pyarrow's file system for all places below a root, for example with a cluster's keys.
+    """Open the file system of all URIs below ``root`` with the function ``opens``, for example with a cluster's keys.
 
-    Other processes, such as on a cluster, read the keys from the environment.
+    Other processes, such as executors, read the keys from the environment.
     """
     _roots.add(root, opens)
 
 
 def opened_in(text: str) -> dict[str, Any]:
-    """Return a dict from root to pyarrow's file system with the cluster's keys, for the roots that a document names."""
+    """Return a dict from root to pyarrow's file system, for the roots whose URIs occur in a text.
+
+    A file system uses the keys that its cluster has for it.
+    """
     return _roots.opened_in(text)
 
 

@@ -1,9 +1,10 @@
 """The merge of the files of each bucket into one new file: most stripes are copied, and only some are rewritten.
 
-Stripes with rows to exclude, and adjacent small stripes, are rewritten. The files of a bucket follow each other in the
-order of their rows' keys: the write ids of a delta are below the write ids of the next delta, bucket properties
-distinguish the statements of a transaction, and the rows of each file are sorted. The statistics of the stripes' keys
-must prove this order, and rows that are read are checked. Source: docs/reference/spark.md, "Compaction".
+Stripes with rows to exclude, and adjacent small stripes, are rewritten. The rows of each file are sorted by their key:
+original write id, bucket property and row id. The files of a bucket follow each other in the same order, because each
+delta has higher write ids than the previous delta, and the statements of a transaction have different bucket
+properties. The statistics of the stripes must prove this order, and rows that are read are checked. Source:
+docs/reference/spark.md, "Compaction".
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ log = logging.getLogger(__name__)
 SMALL_STRIPE = 20_000
 """The number of rows below which a stripe is small. Small stripes slow readers down, so adjacent ones are merged."""
 PIECE_BYTES = 16 << 20
-"""The largest number of bytes in the stripes that a task merges into one."""
+"""The largest total size, in bytes, of the stripes that are rewritten together into one file."""
 FEW_ROWS = 100_000
-"""The largest number of rows to rewrite in this process. For so few rows, Spark's tasks take longer to begin."""
+"""The largest number of rows to rewrite in this process. For so few rows, the start of Spark's tasks takes longer."""
 MOST_TASKS = 4000
 
 _READERS = 16
@@ -66,14 +67,14 @@ _SUFFIX = re.compile(r"bucket_[0-9]+_([0-9]+)")
 
 
 class _UnfitError(Exception):
-    """The files cannot be merged by stripes. One pass over all rows has the same result."""
+    """The files cannot be merged by stripes. A compaction that reads and writes all rows has the same result."""
 
 
 def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging, made: NewDirectories) -> bool:
-    """Write the files of a base or delta from files of the same row layout; return whether it was possible.
+    """Merge the files of a scan by stripes into a new base or delta; return whether this was possible.
 
-    If it was not possible, new files are left only in the staging directory. Spark runs only if many rows are
-    rewritten.
+    The files must have the row layout of the new files. If the merge was not possible, it leaves new files only in the
+    staging directory. Spark runs only if many rows are rewritten.
     """
     try:
         if not scan.parts:
@@ -106,7 +107,10 @@ class _File:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stripe:
-    """A stripe, and its deleted rows. ``is_touched`` is set if any row is excluded, ``is_gone`` if all rows are."""
+    """A stripe of an ORC file. ``deleted`` is a dict from writer to the ids of deleted rows.
+
+    ``is_touched`` says that some rows are excluded, ``is_gone`` that all rows are.
+    """
 
     file: _File
     number: int
@@ -172,7 +176,7 @@ def _bucket_files(scan: Scan) -> dict[int, list[str]]:
 
 
 class _LeftOut:
-    """The rows that a scan does not see."""
+    """The rows that a scan does not see: deleted rows, and rows whose write ids are not valid for it."""
 
     def __init__(self, scan: Scan) -> None:
         self._filter = scan.filter
@@ -189,7 +193,7 @@ class _LeftOut:
             self._row_ids.append(np.unique(row_ids[start:end]))
 
     def of(self, file: _File) -> Iterator[_Stripe]:
-        """Yield the stripes of a file with their deleted rows."""
+        """Yield the stripes of a file, each with its deleted rows."""
         for number, (stripe, keys) in enumerate(zip(file.tail.stripes, file.keys, strict=True)):
             deleted = self._deleted(keys)
             is_touched = bool(deleted) or not self._sees_all(keys)
@@ -237,7 +241,7 @@ class _Part:
         self.size_bytes += stripe.size_bytes
 
     def has_room(self, stripe: _Stripe) -> bool:
-        """Return whether the next stripe, which is treated in the same way, fits into this part."""
+        """Return whether the next stripe, which is copied or rewritten as this part is, fits into the part."""
         return self.size_bytes + stripe.size_bytes <= PIECE_BYTES if self.is_rewritten else self.file is stripe.file
 
     @property
@@ -261,7 +265,7 @@ class _Part:
 
 
 def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
-    """Return the parts of a bucket, whose stripes are copied or rewritten."""
+    """Return the stripes of a bucket in parts. All stripes of a part are copied, or all are rewritten."""
     stripes = [stripe for stripe in stripes if not stripe.is_gone]
     changed = [stripe.is_touched or stripe.is_small for stripe in stripes]
     if any(changed) and not _are_rewritable(list(compress(stripes, changed)), stripes[0], write):
@@ -281,7 +285,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Return whether the stripes, once rewritten, can follow the stripe ``first`` in a file."""
+    """Return whether the stripes, after a rewrite, can be in one file with the stripe ``first``."""
     is_nested = write.layout == layout.HIVE
     # Other options need Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(

@@ -1,7 +1,7 @@
-"""The task that rewrites stripes of full ACID files without excluded rows, by pyarrow alone.
+"""The task that rewrites stripes of full ACID files, and leaves out excluded rows. It uses pyarrow alone.
 
 Decoding and encoding in C++ takes a fraction of Spark's time, and rows that are already in the order of their keys need
-neither a shuffle nor a sort. Executors get this module by value, with its imports from this package.
+neither a shuffle nor a sort. Spark sends the code of this module, and of its imports from this package, to executors.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of the new stripes. With ``is_nested`` the row is a struct.
+    """The options of the ORC writer for the new stripes, and the write ids whose rows are excluded.
 
-    Rows of write ids above ``high_watermark``, or among the ``exceptions``, are excluded.
+    With ``is_nested`` the files store the table's columns in a struct, as Hive does. Rows with a write id above
+    ``high_watermark`` or in ``exceptions`` are excluded.
     """
 
     compression: str
@@ -46,9 +47,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Stripes that become one file, in the order of their keys, as (URI of the file, number of the stripe) pairs.
+    """The stripes that become one file, as (URI of the file, number of the stripe) pairs in the order of their keys.
 
-    ``deleted`` is a dict from writer to the ascending ids of deleted rows.
+    ``deleted`` is a dict from writer to the ids of its deleted rows, in ascending order.
     """
 
     stripes: Sequence[tuple[str, int]]
@@ -57,9 +58,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The result of a piece: the number of rows in the file ``name``, which exists only if it has rows.
+    """The result of the rewrite of a piece: the name of the new file, and its number of rows.
 
-    ``problem`` is the reason why the file could not be written.
+    If no rows remain, there is no file. ``problem`` is the reason why the file could not be written.
     """
 
     rows: int = 0
@@ -70,7 +71,8 @@ class Rewritten:
 def rewrite(piece: Piece, form: Form, directory: str) -> Rewritten:
     """Write the remaining rows of a piece to a new file in a directory.
 
-    The columns match by position, and not by name. If rows are structs, a placeholder takes the position of the struct.
+    The new file has its columns at the same positions, but with other names. If the rows are structs, a placeholder
+    column takes the position of the struct, and the fields of the struct follow as columns.
     """
     name = f"{uuid.uuid4().hex}.orc"
     try:
@@ -154,7 +156,7 @@ def _seen(write_ids: Any, form: Form) -> Any:
 
 
 def _leave_out(deleted: Any, row_ids: Any, stays: Any) -> None:
-    """Mark the deleted rows of one writer in ``stays``; both lists of ids are in ascending order."""
+    """Set ``stays`` to False for the deleted rows of one writer; both arrays of ids are in ascending order."""
     found = deleted[np.searchsorted(deleted, row_ids[0]) : np.searchsorted(deleted, row_ids[-1], side="right")]
     at = np.searchsorted(row_ids, found)
     stays[at[row_ids[at] == found]] = False
@@ -167,7 +169,7 @@ RESULT = f"{NUMBER} int, rows bigint, name string, problem string"
 
 
 def as_table(pieces: Sequence[Piece]) -> pa.Table:
-    """Return the pieces as rows of a DataFrame, each with its number."""
+    """Return a table with one row for each piece and its number, to make a Spark DataFrame from it."""
     found = [
         {
             NUMBER: number,
@@ -208,7 +210,10 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
 def task(
     form: Form, directory: str, markers: Sequence[root_markers.Marker]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of a task, which returns a row of :data:`RESULT` for each row of :func:`as_table`."""
+    """Return the function that a Spark task runs: it rewrites the piece in each row of :func:`as_table`.
+
+    For each piece it yields a row with the columns :data:`RESULT`.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         root_markers.check(markers)

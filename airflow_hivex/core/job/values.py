@@ -1,4 +1,4 @@
-"""Small INSERT ... VALUES without Spark. The directories and files are as Spark's, and are written in milliseconds.
+"""Small INSERT ... VALUES without Spark, in milliseconds. The directories and files are equal to those by Spark.
 
 Source: docs/reference/spark.md, "Inserts".
 """
@@ -102,7 +102,7 @@ def _needs_spark(write: Write, values: dict[str, list[Any]]) -> bool:
 
 
 class _InMemory:
-    """A buffer as a file system with one file."""
+    """A file system with one file, whose content is a buffer."""
 
     def __init__(self, data: pa.Buffer) -> None:
         self._data = data
@@ -174,7 +174,10 @@ def _schema(write: Write) -> pa.Schema:
 def _partitions(
     write: Write, values: dict[str, list[Any]], count: int
 ) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
-    """Return a dict from partition to the numbers of its rows, or None if the text of a key's value is not certain."""
+    """Return a dict from partition to the indexes of its rows, or None if the text of a partition value is not certain.
+
+    A text is not certain if it depends on settings of Spark.
+    """
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
         if not _has_one_text(column.parsed_type):
@@ -188,7 +191,7 @@ def _partitions(
 
 
 def _has_one_text(type: ColumnType) -> bool:
-    """Return whether a partition value of this type has the same text with all settings of Spark."""
+    """Return whether the text of a partition value of this type is the same with all settings of Spark."""
     return isinstance(type, Primitive) and (type.family in _PARTITION_FAMILIES or type.name == "date")
 
 
@@ -224,7 +227,10 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
 
 
 def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
-    """Return the bytes of an ORC file of the layout ``flat``, with a placeholder if it will become ``hive``."""
+    """Return the bytes of an ORC file of the layout ``flat``: metadata columns, then the table's columns.
+
+    For the layout ``hive``, a placeholder column lies between them. Later it becomes the struct of the table's columns.
+    """
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)
     metadata = {

@@ -38,7 +38,7 @@ from airflow_hivex.core.model.plans import JobResult, PlannedValues, Write
 _OF_THE_TEXT = frozenset(
     ("OneRowRelation", "LocalRelation", "ResolvedInlineTable", "Range", "CTERelationRef", "UnionLoopRef")
 )
-"""The leaves of a plan whose rows are in the text itself, or that refer to another part of the plan.
+"""The leaves of a plan that read no relation: their rows are in the text itself, or in another part of the plan.
 
 A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_timestamp()``, which Spark evaluates later.
 """
@@ -104,7 +104,7 @@ _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType
 def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
     """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
 
-    If ``max_rows`` is 0, no job runs, and only the columns are returned. Columns of intervals of months, and of
+    If ``max_rows`` is 0, no job runs, and only the columns are returned. Intervals with months, and values of type
     VARIANT, are returned as texts, since Python has no such values. If several fields of a struct have the same name,
     their values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
     """
@@ -178,7 +178,7 @@ def _for_arrow(type: DataType) -> DataType:
 
 
 def type_text(type: DataType) -> str:
-    """Return the text of a type as tables have it, with quotes around the names of fields that need them."""
+    """Return the text of a type as the catalog stores it, with quotes around the names of fields that need them."""
     match type:
         case StructType():
             return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in type.fields)}>"
@@ -197,12 +197,12 @@ _NULL, _TEXT, _STRING = "void", "constant text", "string"
 def spread(
     spark: SparkSession, values: PlannedValues, write: Write, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> tuple[DataFrame, Write, tuple[int, ...]]:
-    """Return the rows of VALUES with one column per type of values, the write of these rows, and the columns' targets.
+    """Return the rows of VALUES, the write for these rows, and the target of each of their columns.
 
-    Spark uses one type for each column of VALUES. Therefore a bigint loses digits next to a double, the text of an
-    integer gets a point next to a decimal, and a date becomes a time. So a column with values of several types becomes
-    several columns here, and the store assignment merges them. Source: docs/reference/statements.md, "Texts in columns
-    of other types"; ResolveInlineTables of Spark.
+    A column whose values have several types becomes several columns, one for each type. The store assignment merges
+    them. This is necessary because Spark uses one type for each column of VALUES: a bigint would lose digits next to a
+    double, the text of an integer would get a point next to a decimal, and a date would become a time. Source:
+    docs/reference/statements.md, "Texts in columns of other types"; ResolveInlineTables of Spark.
 
     The targets are positions among the given columns of the write.
 
@@ -244,7 +244,7 @@ def spread(
 def _types(
     spark: SparkSession, values: PlannedValues, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> list[list[str]]:
-    """Return the type of each value. Spark finds the types of expressions if the list has several rows."""
+    """Return the type of each value, row by row. If there are several rows, Spark finds the types of expressions."""
     asked: dict[str, str] = {}
     if len(values.cells) > 1:
         for cells, types in zip(values.cells, values.types, strict=True):
@@ -260,7 +260,7 @@ def _types(
 
 
 def _groups(column: Column, types: Sequence[str]) -> list[int]:
-    """Return a group number for each value of a column. Values of one group stay unchanged in one column of Spark."""
+    """Return a number for each value of a column. Values with the same number can share one column without a change."""
     target = column.parsed_type
     is_text = isinstance(target, Primitive) and target.family is Family.TEXT
     exact = {name: found for name in dict.fromkeys(types) if (found := _exact(name)) is not None}
@@ -283,10 +283,10 @@ def _exact(name: str) -> Primitive | None:
 
 
 def _keeps_all(target: object, numbers: Sequence[Primitive]) -> bool:
-    """Return whether the common type of exact numbers can store each of them, and does not change the stored value.
+    """Return whether exact numbers of several types can share one column of VALUES, and are stored without a change.
 
-    The result is False for a float target, because Spark rounds decimals differently, and for a text, because it shows
-    the scale.
+    The result is False for a float target, because Spark rounds decimals differently. It is also False for a text
+    target, because the text of a number shows the scale of its type.
     """
     if not numbers or not isinstance(target, Primitive) or (target.family not in _EXACT and target.name != "double"):
         return False

@@ -36,15 +36,15 @@ def write_rows(
 ) -> tuple[WrittenDirectory, ...]:
     """Write rows; return the new directories, one for each partition that gets rows.
 
-    An overwrite of a whole table or of one named partition writes a base even without rows. If several columns have the
-    same target, ``places`` has the position of each column's target among the given columns.
+    An overwrite of a whole table or of one named partition writes a base even without rows. ``places`` has, for each
+    column of the rows, the position of its target among the given columns; several columns may have one target.
 
     Raises:
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
         NoSuchColumnError: the query returns a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
-        ConstraintViolationError: a row violates a constraint of the table. It is read from Spark's error by
-            :func:`constraints.violation`.
+        ConstraintViolationError: a row violates a constraint of the table. :func:`constraints.violation` makes this
+            error from Spark's error.
     """
     width = len(rows.columns)
     if places is not None:
@@ -80,7 +80,10 @@ def write_rows(
 
 
 def _complete(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows with all columns of the table, NULL if the INSERT lacks them, then the texts of the partition."""
+    """Return the rows with all columns of the table, then the texts of the partition columns.
+
+    Columns that the INSERT does not give are NULL.
+    """
     there = {name.lower() for name in rows.columns}
     columns = [
         F.col(quoted(column.name)) if column.name.lower() in there else nothing(column) for column in write.columns
@@ -96,12 +99,15 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def partition_text(column: Column) -> Expression:
-    """Return a partition column as the text in its directory's name, under the name of the column."""
+    """Return Spark's expression for a partition value as the text in a directory's name. It has the column's name."""
     return F.expr(f"{_partition_text(column)} AS {quoted(column.name)}")
 
 
 def new_partition_text(column: Column, write: Write) -> str:
-    """Return Spark SQL for a new row's partition text. It raises an error if a directory cannot have the text."""
+    """Return Spark SQL for the partition text of a new row.
+
+    The SQL raises an error if the name of a directory cannot contain the text.
+    """
     text, declared = _partition_text(column), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
         name, refused = quoted(column.name), constraints.no_partition_value(column, write)
@@ -123,7 +129,10 @@ def _partition_text(column: Column) -> str:
 
 
 def _folder_bytes(name: str) -> str:
-    """Return Spark SQL for the number of bytes of a value in a folder's name. An escaped character has three bytes."""
+    """Return Spark SQL for the number of bytes that a value takes in the name of a directory.
+
+    An escaped character takes three bytes.
+    """
     escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
     return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 
@@ -167,7 +176,7 @@ def bucket_number(write: Write) -> Expression:
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows with their metadata columns.
+    """Return the rows with the metadata columns of ACID files, such as the row id.
 
     A later shuffle or sort would break the order of row ids in files.
     """

@@ -1,4 +1,4 @@
-"""The problems of a warehouse that need a person's attention, as sentences, the most urgent first. Pure."""
+"""The problems of a warehouse that need a person's attention, as sentences, the most urgent first. No I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Urgency(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A sentence about one problem, and the page of the view (``tab``) that shows more about it.
+    """One problem as a sentence. ``tab`` is the page of the web view that shows more about the problem.
 
     ``table`` is the table with the problem, as ``database.table``, or None.
     """
@@ -41,7 +41,8 @@ class Attention:
 class BlockedRequest:
     """The lock request that has waited longest.
 
-    ``name`` is its object, ``by`` is its owner, and ``holder`` is the owner of the lock for which it waits.
+    ``name`` is the object to lock, and ``by`` is the owner of the request. ``holder`` is the owner of the lock that
+    must be released first.
     """
 
     name: str
@@ -57,7 +58,10 @@ class BlockedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts to judge. Each of ``quotas`` says whether a quota is exceeded, with a sentence about the quota."""
+    """The facts about a warehouse that :func:`judge` needs.
+
+    Each of ``quotas`` is a pair: whether the quota is exceeded, and a sentence about it.
+    """
 
     now: datetime
     open: int = 0

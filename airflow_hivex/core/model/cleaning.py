@@ -27,7 +27,7 @@ _STAGING = re.compile(r"_staging_(?:v([0-9]+)|([0-9]+)_[0-9]+)")
 
 
 class CleaningOutcome(enum.Enum):
-    """The outcome for one entry, or for the aborted data of one table or partition."""
+    """The outcome of cleaning after one compaction, or after the aborted transactions of one table or partition."""
 
     CLEANED = "cleaned"
     WAITING = "waiting"
@@ -49,7 +49,7 @@ class Deletion:
 class Blocker:
     """An open transaction that may still read obsolete directories; ``agent_info`` names its DAG run and task.
 
-    If the id is 0, no transaction is meant, and ``agent_info`` is the reason why directories are kept.
+    If directories are kept for another reason, ``txn_id`` is 0, and ``agent_info`` is this reason.
     """
 
     txn_id: int
@@ -68,10 +68,10 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class CleaningTask:
-    """One entry that is ready for cleaning or, without ``compaction_id``, the files of aborted transactions.
+    """The cleaning after one compaction or, if ``compaction_id`` is None, after aborted transactions.
 
-    ``deleted`` are the deleted directories, ``waiting`` the names of the obsolete directories that stay for
-    ``blockers``. ``message`` is the reason why the task is paused, refused or failed, or another remark.
+    ``deleted`` are the deleted directories. ``waiting`` are the names of the obsolete directories that ``blockers`` may
+    still read. ``message`` is the reason why the task is paused, refused or failed, or another remark.
     """
 
     compaction_id: int | None
@@ -87,10 +87,10 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The transactions and write ids that a reader of a table may see. No write id is above ``highest``.
+    """The limits of what a reader of a table may see: its valid transactions, and its write ids up to ``highest``.
 
-    If the reader reads an earlier version, ``later`` are the sorted write ids that were committed after the version,
-    and ``columns_txn_id`` is the transaction that has changed the columns since.
+    If the reader reads an earlier version, ``later`` are the sorted write ids that were committed after this version.
+    If the columns have changed since then, ``columns_txn_id`` is the first transaction that has changed them.
     """
 
     valid_txns: ValidTxnList
@@ -167,14 +167,17 @@ def settled_below(write_ids: ValidWriteIdList) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The aborted writes at one place: their write ids, and the transactions of aborted compactions."""
+    """The aborted writes to one table or partition: their transactions and write ids.
+
+    ``compactions`` are the transactions of aborted compactions.
+    """
 
     txn_ids: frozenset[int]
     write_ids: frozenset[int]
     compactions: frozenset[int]
 
     def leftover(self, name: str) -> AcidDirectory | None:
-        """Return the named directory if an aborted transaction has written the directory or a file in it, or None."""
+        """Return the parsed name of a directory if an aborted transaction has written to it, otherwise None."""
         found = parse_directory(name)
         if found is None:
             return None
@@ -207,7 +210,7 @@ def staging_ids(name: str) -> tuple[int | None, int | None] | None:
 
 
 def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
-    """Return whether no transaction can write to a directory any more."""
+    """Return whether all write ids of a directory are committed or aborted, so that no transaction writes to it."""
     lo, hi = directory.min_write_id, directory.max_write_id
     return hi <= write_ids.high_watermark and not any(lo <= each <= hi for each in write_ids.open_ids)
 
@@ -215,8 +218,8 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
 def is_without_owner(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether the transaction that has written an unregistered directory has ended.
 
-    Only the commit of the writer registers a directory, so this directory is never registered. A writer that was paused
-    beyond its time-out may have written the directory after its transaction was aborted and cleaned up.
+    If it has, the directory will never be registered, because only the commit of its writer could do so. For example, a
+    writer that was paused beyond its time-out may write a directory after its transaction was aborted and cleaned up.
     """
     staging = staging_ids(name)
     if staging is not None:

@@ -216,7 +216,7 @@ class Root:
 
 
 def parse_root(filesystem: str) -> Root | None:
-    """Return the root of a URI or an absolute path, or None for any other text."""
+    """Return the root that a URI or an absolute path names, or None for any other text."""
     whole = _split(filesystem)
     if whole is None:
         names = _names(filesystem) if filesystem.startswith("/") else None
@@ -236,6 +236,9 @@ def _split(uri: str) -> tuple[str, str, tuple[str, ...] | None] | None:
 
 
 def _names(path: str) -> tuple[str, ...] | None:
-    """Return the names along a path, or None if the path has ``..``. A link before ``..`` could lead anywhere."""
+    """Return the names along a path, or None if the path has ``..``.
+
+    A name before ``..`` may be a symbolic link, so the path could lead anywhere.
+    """
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return None if ".." in names else names

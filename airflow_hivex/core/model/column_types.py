@@ -132,7 +132,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list of values of one type."""
+    """An ARRAY type: a list of values of one type."""
 
     element: ColumnType
 
@@ -142,7 +142,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by keys."""
+    """A MAP type: values by keys."""
 
     key: ColumnType
     value: ColumnType
@@ -153,7 +153,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a struct."""
+    """A field of a STRUCT type."""
 
     name: str
     type: ColumnType
@@ -164,7 +164,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Named fields, in their order."""
+    """A STRUCT type: named fields, in their order."""
 
     fields: tuple[Field, ...]
 
@@ -174,7 +174,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """A value of one of several types. Spark has no such type."""
+    """Hive's UNIONTYPE: a value of one of several types. Spark has no such type."""
 
     alternatives: tuple[ColumnType, ...]
 
@@ -192,7 +192,7 @@ def field_name(name: str) -> str:
 
 
 def parts(type: ColumnType) -> tuple[ColumnType, ...]:
-    """Return the types of the direct parts of a type."""
+    """Return the types of the direct parts of a type, such as the key and the value of a MAP."""
     match type:
         case Array(element):
             return (element,)
@@ -329,7 +329,7 @@ class _Reader:
         return self._primitive(name)
 
     def end(self) -> None:
-        """Check that nothing follows."""
+        """Raise an error if text follows the type."""
         if self._at < len(self._text):
             self._fail("the type should end here")
 
@@ -449,7 +449,10 @@ def is_widening(before: ColumnType, after: ColumnType) -> bool:
 
 
 def with_fields(before: ColumnType, other: ColumnType) -> ColumnType:
-    """Return the type ``before`` with the fields of structs that only ``other`` has, at any depth. They come last."""
+    """Return the type ``before`` with additional fields in its structs: the fields that only ``other`` has.
+
+    They are added at any depth, after the fields that the struct has already.
+    """
     match before, other:
         case Struct(fields), Struct(others):
             by_name = {field.name.lower(): field.type for field in others}

@@ -16,18 +16,18 @@ from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.settings import ALLOW_CODE, Settings
 
 DEFAULT_POOL = "default"
-"""The name of the pool of entries that do not name a pool."""
+"""The name of the pool for compactions that name no pool."""
 REFUSED_ID = -1
 """The id of a request that was refused."""
 MANUALLY = "manual"
-"""The value in place of the initiator's thread, if a user has requested the compaction."""
+"""The value that replaces the name of the initiator's thread if a user has requested the compaction."""
 JOB_QUEUE = "hive.compactor.job.queue"
 JOB_PREFIX = "compactor."
 TABLE_PROPERTY_PREFIX = "tblprops."
 
 
 class CompactionType(enum.Enum):
-    """The type of a compaction, as the stored letter."""
+    """The type of a compaction. Its value is the letter in the database."""
 
     MAJOR = "a"
     MINOR = "i"
@@ -41,7 +41,7 @@ class CompactionType(enum.Enum):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the type of that name, in any case.
+        """Return the type with the given name, in upper or lower case.
 
         Raises:
             InvalidObjectError: the text is not a type of compaction.
@@ -58,7 +58,10 @@ REQUESTABLE = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALA
 
 
 class CompactionState(enum.Enum):
-    """The state of a compaction, as the stored letter. An entry with DID_NOT_INITIATE was never in the queue."""
+    """The state of a compaction. Its value is the letter in the database.
+
+    An entry of the history with DID_NOT_INITIATE was never in the queue.
+    """
 
     INITIATED = "i"
     WORKING = "w"
@@ -81,7 +84,9 @@ class CompactionState(enum.Enum):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the state with a word of SHOW COMPACTIONS, in any case, or with its older name.
+        """Return the state for a word of SHOW COMPACTIONS, in upper or lower case.
+
+        Hive's older word "attempted" stands for DID_NOT_INITIATE.
 
         Raises:
             InvalidObjectError: ``text`` is not a valid state.
@@ -105,16 +110,16 @@ NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
     _S.REFUSED: frozenset(),
     _S.ABORTED: frozenset(),
 }
-"""The states that may follow a state. An entry goes back to INITIATED when its worker is lost."""
+"""A dict from state to the states that may follow. An entry goes back to INITIATED when its worker is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRequest:
-    """A compaction of a table or partition to put into the queue.
+    """A request to put a compaction of a table or partition into the queue.
 
     ``partition`` is the partition's name, or None. A ``pool`` of None is the default pool. ``buckets`` and ``order_by``
     are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover now. If a compaction
-    with the same high watermark waits for cleaning, the request does nothing.
+    with the same high watermark waits for cleaning already, the request does nothing.
     """
 
     table_id: int
@@ -137,10 +142,10 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResponse:
-    """The response to a request: its id, or :data:`REFUSED_ID` with the reason as ``message``.
+    """The response to a request: the id of the compaction, or :data:`REFUSED_ID` and the reason as ``message``.
 
-    ``in_the_way`` is the id of the compaction that is the reason of the refusal. After a wait, ``state`` is the final
-    state of the compaction, and ``message`` its error, if any.
+    ``in_the_way`` is the id of the other compaction for which the request was refused. If the caller has waited,
+    ``state`` is the final state of the compaction, and ``message`` its error, if any.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""The decision whether and how to compact a table or partition: filters, thresholds and the worker's check. Pure.
+"""The decision whether and how to compact a table or partition: filters, thresholds and the worker's check. No I/O.
 
 Source: docs/reference/compaction.md (Hive InitiatorBase, CompactorUtil, QueryCompactor.Util).
 """
@@ -128,10 +128,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A reason not to compact a candidate.
+    """A condition under which the initiator does not compact a candidate.
 
-    ``why`` returns the reason if the filter drops the candidate, otherwise None. ``value`` returns the compared value
-    for users to see. With ``is_recorded`` the history records that no compaction was initiated.
+    ``why`` returns the reason if the filter drops the candidate, otherwise None. ``value`` returns the value that the
+    filter compares, as a text that explains the decision to users. With ``is_recorded``, a drop is recorded in the
+    history of compactions, in the state DID_NOT_INITIATE.
     """
 
     name: str
@@ -255,9 +256,9 @@ def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCounters:
-    """The totals for the thresholds: bytes of the base and of the current deltas, and the number of these deltas.
+    """The totals that are compared with thresholds: bytes of the base, bytes of the current deltas, and their number.
 
-    ``delta_count`` includes delete deltas. With ``has_obsolete_base`` a newer base has replaced an older one.
+    ``delta_count`` includes delete deltas. ``has_obsolete_base``: a newer base has replaced an older base.
     """
 
     base_bytes: int = 0
@@ -268,7 +269,7 @@ class DirectoryCounters:
 
     @classmethod
     def of(cls, state: DirectoryState, sizes: Mapping[str, int]) -> DirectoryCounters:
-        """Return the totals of the directories that a compactor's snapshot reads; ``sizes`` are bytes by name."""
+        """Return the totals of the directories that a compactor would read; ``sizes`` are their bytes by name."""
         base = (state.base,) if state.base is not None else state.originals
         return cls(
             base_bytes=sum(sizes[name] for name in base),
@@ -286,10 +287,10 @@ class DirectoryCounters:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryTotals:
-    """The totals of all registered directories. They are limits for the :class:`DirectoryCounters` of any reader.
+    """The totals of all registered directories, whether a reader sees them or not.
 
-    ``smallest_base_bytes`` is the size of the smallest base that is not empty, or 0. ``original_bytes`` is the size of
-    all original files.
+    They are limits for the :class:`DirectoryCounters`, which need the directories one by one. ``smallest_base_bytes``
+    is the size of the smallest base that is not empty, or 0. ``original_bytes`` is the size of all original files.
     """
 
     delta_bytes: int = 0
@@ -299,7 +300,7 @@ class DirectoryTotals:
     original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
-        """Return whether :func:`decide` may request a compaction. If not, the directories need not be read."""
+        """Return whether :func:`decide` could request a compaction. If not, the directories need not be read."""
         compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
@@ -364,12 +365,13 @@ def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thres
 
 
 def next_state(type: CompactionType, state: DirectoryState, *, has_leftovers: bool = False) -> CompactionState:
-    """Return the next state of an entry after a worker has read its directories. WORKING starts the compaction.
+    """Return the next state of a compaction after a worker has read the list of its directories.
+
+    If there are directories to merge, the state is WORKING, and the worker compacts them. Otherwise it is
+    READY_FOR_CLEANING if there are files to remove, or else REFUSED. ``has_leftovers`` says that aborted transactions
+    have left files that are not among the registered directories in ``state``.
 
     Source: docs/reference/compaction.md, "Worker", rules 6 and 7.
-
-    Without anything to merge, the state is READY_FOR_CLEANING if there are files to remove, otherwise REFUSED. With
-    ``has_leftovers`` aborted transactions have left files, which are not among the registered directories in ``state``.
     """
     if _is_enough(type, state):
         return CompactionState.WORKING

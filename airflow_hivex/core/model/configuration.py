@@ -1,4 +1,4 @@
-"""The parameters that SET accepts for the jobs of a session: parameters of Spark SQL, and Hive's without effect."""
+"""The parameters that SET accepts for the jobs of a session: those of Spark SQL, and those of Hive, without effect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_THE_APPLICATION = re.compile(
 
 
 def stored_name(name: str) -> str:
-    """Return the name under which a session stores a variable (``hivevar:x``) or a parameter (its own name)."""
+    """Return the name under which a session stores a variable (``hivevar:x``) or a parameter (no prefix)."""
     scope, _, rest = name.partition(":")
     scope = f"{scope.strip().lower()}:"
     if scope == HIVEVAR:
@@ -49,7 +49,7 @@ def stored_name(name: str) -> str:
 
 
 def is_own_name(name: str) -> bool:
-    """Return whether a name is a script's own name (``${hiveconf:name}``), and not a parameter of Hive or Spark."""
+    """Return whether a script may choose this name for a value of its own, which it reads as ``${hiveconf:name}``."""
     return _OWN_NAME.fullmatch(name) is not None
 
 
@@ -84,5 +84,5 @@ def refusal_of_value(name: str, value: str) -> str | None:
 
 
 def has_no_effect(name: str) -> bool:
-    """Return whether SET accepts a parameter of Hive or its engines that has no effect."""
+    """Return whether a name is a parameter of Hive or its engines, which SET accepts without an effect."""
     return _WITHOUT_EFFECT.match(name) is not None
