@@ -31,9 +31,10 @@ _CREATES = (kinds.CreateTable, kinds.CreateView, kinds.CreateDatabase, kinds.Cre
 
 
 class Outlook(StrEnum):
-    """The result for a statement.
+    """The expected result of a statement: it runs, it is refused, or this is unknown.
 
-    It is ``UNKNOWN`` if the route depends on an object that an earlier statement creates.
+    ``UNKNOWN`` stands for a statement without values for its markers, or with an object that an earlier statement
+    creates.
     """
 
     RUNS = "runs"
@@ -45,8 +46,8 @@ class Outlook(StrEnum):
 class ExpectedRoute:
     """The route that a statement would take now.
 
-    ``object`` is the place of the statement, such as ``dag.task``. ``reason`` is the reason of the router, or the error
-    that the statement would raise. ``line`` and ``column`` count from 1 in the text.
+    ``object`` is the name of the text with the statement, such as ``dag.task``. ``reason`` says why the cluster was
+    chosen, or why the statement would fail. ``line`` and ``column`` are the place of the statement in the text, from 1.
     """
 
     object: str
@@ -59,7 +60,7 @@ class ExpectedRoute:
 
 
 class Preflight:
-    """A check of the routes of statements. It runs no job, and reads metadata and the health of clusters."""
+    """A check which clusters would run statements. It runs no job; it reads metadata and the health of clusters."""
 
     def __init__(self, open_session: OpenSession, default_namespace: str) -> None:
         self._open_session = open_session
@@ -67,10 +68,10 @@ class Preflight:
         self._made: dict[str, str] = {}
 
     def check(self, statements: Iterable[NamedStatement]) -> list[ExpectedRoute]:
-        """Return the routes of the statements that run on a cluster, in order.
+        """Return the expected routes of the statements in some texts, in order. Statements without a job are left out.
 
-        Each text has a session of its own. Pass the texts in the order in which they run: later texts know the tables
-        that earlier texts create.
+        Each text is checked in a session of its own. Pass the texts in the order in which they run, because a later
+        text may read a table that an earlier text creates.
         """
         return [found for statement in statements for found in self._of_text(statement)]
 

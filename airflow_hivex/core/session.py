@@ -176,7 +176,7 @@ class Session:
         self._execute(variable_statement(name, value))
 
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
-        """Return whether a statement runs a job, and may run it in another process.
+        """Return whether a statement runs a job, and can also run in another process with a session of its own.
 
         Temporary views, tables and functions, variables and changes by SET exist only in this session. Statements that
         may use them must run in this session.
@@ -212,8 +212,8 @@ class Session:
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
         """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now, without running it.
 
-        In an open transaction the route is for its snapshot and its own writes. If no cluster can run the statement,
-        the route has no cluster, and its candidates have the reasons.
+        An open transaction's snapshot and its own writes count. If no cluster can run the statement, ``cluster`` of the
+        route is None, and each of its ``candidates`` has the reason against one cluster.
         """
         with own_errors("The search for a route"):
             text = self._state.with_variables(text)

@@ -136,7 +136,10 @@ class Settings(Mapping[str, Any]):
 
 
 def _is_ignored(name: str, value: object) -> bool:
-    """Return whether a parameter has no effect here. Log it once, unless its value asks for the behaviour here."""
+    """Return whether a name is that of a parameter of Hive that has no effect here.
+
+    A warning is logged once for each name, unless the value means what this project does anyway.
+    """
     found = without_effect(name)
     if found is None:
         return False

@@ -32,9 +32,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A parameter of Hive that has no effect here. ``instead`` is the behaviour for every value.
+    """A parameter of Hive that has no effect here. ``instead`` describes what this project does for every value.
 
-    ``as_if`` is the value (as text) by which Hive would behave in this way, or None if Hive has no such value.
+    ``as_if`` is the value, as text, with which Hive would do the same, or None if Hive has no such value.
     """
 
     name: str

@@ -72,7 +72,7 @@ class TransactionBatch:
         Args:
             rows: sequences of values in the order of the table's columns, its partition columns last. Or mappings from
                 column names to values, all with the same names; missing columns become NULL. Or a DataFrame with the
-                table's columns, in a session with a :meth:`Session.warehouse`.
+                table's columns, if :meth:`Session.warehouse` was called for the session.
             batch_id: the number of these rows in a batch with an ``app_id``; it must rise with each write. If the
                 application has committed this number or a higher one to the table, the rows are skipped, and
                 ``rows_written`` is 0.

@@ -88,7 +88,7 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
 
 
 def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -> tuple[UsedObject, ...]:
-    """Return only the object; in place of a temporary view of the text, return the objects that the view reads."""
+    """Return the objects that are named by a use: the object itself, or what a temporary view of the text reads."""
     if use.kind is not ObjectKind.TABLE or use.database is not None or use.namespace is not None:
         return (use,)
     found = temporary.get(use.name or "")

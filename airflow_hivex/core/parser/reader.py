@@ -135,7 +135,8 @@ class ReadStatement(NamedTuple):
 def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
     """Yield each statement of a script. Markers need no values.
 
-    ``database`` is the current database before the first statement. A link may stand at each place of a table.
+    ``database`` is the current database before the first statement. Links are accepted wherever a table may stand, also
+    where :func:`read` refuses them.
 
     Raises:
         StatementSyntaxError: a statement cannot be read. The position counts in ``text``.
@@ -246,7 +247,7 @@ def _statement(cursor: Cursor) -> Statement:
 def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
     """Return an EXPLAIN or a DESCRIBE of a query, or None for any other statement.
 
-    Special functions read them, and not their SYNTAX. The cursor is after the first word.
+    These statements have no SYNTAX lines, so special functions read them. The cursor is after the first word.
     """
     match first.word:
         case "DESCRIBE" | "DESC":
@@ -258,9 +259,9 @@ def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
 
 @cache
 def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
-    """Return a dict from a first word to the statement classes whose SYNTAX begins with it, in the order of chapters.
+    """Return a dict from a first word to the statement classes whose SYNTAX begins with it, in the order of CHAPTERS.
 
-    By this order ``DESCRIBE FUNCTION f`` is not read as DESCRIBE of a table with the name FUNCTION.
+    The classes are tried in this order. So ``DESCRIBE FUNCTION f`` is not read as DESCRIBE of a table named FUNCTION.
     """
     found: dict[str, dict[type[Statement], None]] = {}
     for chapter in CHAPTERS:

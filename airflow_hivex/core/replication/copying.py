@@ -33,7 +33,7 @@ _SLOW_FILE_S = 0.0002
 
 
 class There(enum.Enum):
-    """The file in the place of a copy before the copying."""
+    """The kinds of files that may exist at the place of a copy before the copying."""
 
     NOTHING = "nothing"
     OWN = "own"
@@ -86,7 +86,7 @@ class Throttle:
 
 
 class StoppedError(Exception):
-    """The owner of the copying has stopped it, and knows the reason."""
+    """The copying was stopped by its caller, who set the event ``stop``."""
 
 
 def copy_files(
@@ -102,13 +102,13 @@ def copy_files(
 ) -> CopiedFiles:
     """Copy files in parallel and verify each. An existing file with the right size and checksum stays.
 
-    Each file is hashed while it is copied, and the copy is read again. Safe to repeat after any end or kill.
+    Each file is hashed while it is copied, and the copy is read again. Safe to repeat after an error or a kill.
 
     Args:
         sources: a function that returns the file system of a cluster.
         target: the file system to copy to.
         target_name: the name of the target's cluster, for errors.
-        files: the files, each with another place on the target.
+        files: the files, each with a different place on the target.
         stop: ends the copying early when it is set.
         threads: the number of files that are copied at the same time.
         bytes_per_second: the limit of all threads together.
@@ -153,10 +153,10 @@ def copy_files(
 
 
 def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
-    """Yield the parts of the files that single threads copy.
+    """Yield the files in batches; one thread copies a whole batch.
 
-    Each large file is a part of its own. The largest files come first, so that the threads do not wait for a large file
-    at the end. Small files of one folder share a part, since threads that create files in one folder wait for each
+    Each large file is a batch of its own. The largest files come first, so that no thread is still copying a large file
+    at the end. Small files of one folder share a batch, since threads that create files in one folder wait for each
     other.
     """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
@@ -368,7 +368,10 @@ class _Lanes:
 
     @contextmanager
     def one_for(self, files: int) -> Iterator[None]:
-        """Wait until this thread may copy ``files`` files. Allow one more thread if the copies take long."""
+        """Wait until this thread may copy a number of files, and let it copy them in the block.
+
+        If the block takes long for this number of files, one more thread may copy from then on.
+        """
         with self._free:
             began = time.monotonic()
             yield

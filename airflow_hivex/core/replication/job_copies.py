@@ -72,17 +72,17 @@ def copy_by_jobs(
     """Copy files by jobs on ``cluster`` and verify each; return the checksums, and the files that are not copied.
 
     A file is not copied if another file lies in its place, or if a task could not read or write it. With
-    ``only_by_job`` a failed task is an error. Safe to repeat after any end or kill.
+    ``only_by_job`` a failed task is an error. Safe to repeat after an error or a kill.
 
     Args:
         clusters: all clusters, including the sources of the files.
         cluster: the cluster whose Spark runs the jobs; its executors have to reach the other file systems.
         target: the cluster to copy to.
-        files: the files, each with another place on the target.
+        files: the files, each with a different place on the target.
         stop: cancels the job when it is set.
         name: the name of the jobs, for users to see.
         threads: the minimum number of tasks or, with a limit of bytes, their exact number.
-        roots: the roots of all source and target clusters; each task checks them.
+        roots: the root folders of all source and target clusters; each task checks that it reaches them.
         bytes_per_second: the limit of all tasks together.
         progress: called every few seconds, in the thread of the caller, with the files of the finished tasks.
         only_by_job: whether to raise the error of a task.
@@ -90,8 +90,8 @@ def copy_by_jobs(
     Raises:
         CopyAlteredError: the size of a source differs from its listing.
         StorageError: a task could not read or write a file, and ``only_by_job`` is set.
-        RootUnseenError: a task does not see one of the roots.
-        WrittenRowsMissingError: this process does not find the copy of a task.
+        RootUnseenError: a task does not reach one of the root folders.
+        WrittenRowsMissingError: this process does not find a file that a task has copied.
         JobError: the job failed.
         StoppedError: ``stop`` was set.
     """

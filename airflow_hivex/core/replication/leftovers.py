@@ -1,4 +1,7 @@
-"""The files of copies that are not needed any more: unfinished, replaced and withdrawn copies."""
+"""The deletion of files of copies that are not needed any more: unfinished, replaced and withdrawn copies.
+
+A place is the location of one copied directory on a cluster. The metastore has a record of each place to clean up.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ _MOST_FILES = 300
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A recorded place whose files can be deleted. ``database`` is None if the table was dropped."""
+    """A record of a place whose files can be deleted. ``database`` is None if the table was dropped."""
 
     id: int
     table_id: int
@@ -222,7 +225,7 @@ def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
 
 
 def _is_of_others(location: str, table_id: int, tables_at: Mapping[str, Collection[int]]) -> bool:
-    """Return whether a place is in the folder of another table, or is this folder."""
+    """Return whether a place is the folder of another table, or lies in it."""
     names = location.split("/")
     above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
     return any(each != table_id for folder in above for each in tables_at.get(folder, ()))
@@ -283,7 +286,7 @@ def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
 
 
 def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
-    """Return the ids of the places whose records still exist. A new replication replaces the records that it uses."""
+    """Return the ids of those places whose records still exist. A new replication to a place replaces its record."""
     return set(connection.execute(select(_PLACE.id).where(_PLACE.id.in_([each.id for each in left]))).scalars())
 
 
@@ -305,7 +308,8 @@ class CopyWithdrawal:
     def withdraw(self, table_id: int, cluster: str, agent_info: str) -> bool:
         """Withdraw the copy of a table on a cluster. Return False if a replication of it to the cluster is running.
 
-        If the table was dropped, or the cluster is its primary, nothing changes. Safe to repeat after any end or kill.
+        If the table was dropped, or the cluster is its primary, nothing changes. Safe to repeat after an error or a
+        kill.
 
         Raises:
             RootMissingError, ForeignRootError, StorageError: the files on the cluster cannot be listed.
@@ -340,7 +344,7 @@ class CopyWithdrawal:
     def _places(
         self, table: StoredTable, contents: TableContents, cluster: str, txn_id: int
     ) -> list[dict[str, object]]:
-        """List each directory of the copy, and return the rows for its places."""
+        """List the files of each directory of the copy; return a row of table ``copy_places`` for each directory."""
         files = self._services.files(cluster)
         held = contents.held.get(cluster, frozenset())
         rows: list[dict[str, object]] = []

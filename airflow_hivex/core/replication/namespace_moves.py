@@ -73,7 +73,7 @@ class _Options:
 
 @dataclass(slots=True)
 class _Done:
-    """The sums of a running move."""
+    """The finished rounds and the copied bytes of a running move."""
 
     rounds: int = 0
     bytes_copied: int = 0
@@ -109,8 +109,8 @@ class NamespaceMoves:
     ) -> MovedNamespace:
         """Make a cluster the primary of all existing and new tables of a namespace.
 
-        Safe to repeat after any end or kill. A killed call has either only made copies, or moved all tables, and the
-        next call continues the move. Readers and writers wait only while the remaining files are copied.
+        Safe to repeat after an error or a kill. A killed call has either only made copies, or moved all tables; in both
+        cases the next call continues the move. Readers and writers wait only while the remaining files are copied.
 
         Args:
             namespace: the database.

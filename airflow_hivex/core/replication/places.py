@@ -1,4 +1,6 @@
-"""The places to which replications write. They are recorded before a file is written, so each file has a known owner.
+"""The records of the places to which replications write. A record is stored before the first file is written.
+
+A place is the location of one copied directory on a cluster.
 
 A place belongs to a table if it is recorded for the table, or if a copy of the table is registered there. Other places
 must be free: a replication neither overwrites nor deletes files that it finds in them.
@@ -37,7 +39,7 @@ _PLACE = copy_places.c
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """A row of ``copy_places``."""
+    """A row of ``copy_places``: its id, and the names of the files that replications have written to the place."""
 
     id: int
     files: frozenset[str]
@@ -51,7 +53,7 @@ class CopyPlaces:
         self._clock = services.clock
 
     def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
-        """Return a dict from transaction to process, for open transactions with places of the tables on a cluster."""
+        """Return a dict from transaction id to process, for the open replications of the tables to a cluster."""
         with self._store.read() as connection:
             return {
                 txn_id: process
@@ -70,7 +72,7 @@ class CopyPlaces:
     def take(
         self, txn_id: int, planned: Sequence[PlannedTable], files: Callable[[str], ClusterFiles]
     ) -> list[PlannedTable]:
-        """Record the places of the lacking directories; return the plan with the existing file in each place.
+        """Record the places of the lacking directories; return the plan with the files that already exist there.
 
         The caller has locked the tables against other replications to their clusters. If an earlier replication has
         left files in these places that are not a part of the plan, these files are deleted.
@@ -126,14 +128,14 @@ class CopyPlaces:
         return replace(planned, lacking=tuple(taken))
 
     def finish(self, connection: Connection, txn_id: int) -> None:
-        """Record, in the caller's database transaction, that the copies of a transaction are registered."""
+        """Record, in the caller's database transaction, that the copies of replication ``txn_id`` are registered."""
         own = _PLACE.txn_id == txn_id
         later(connection, delete(copy_places).where(own, _PLACE.directory_id.is_not(None)))
         later(connection, update(copy_places).where(own).values(is_complete=True))
 
 
 def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:
-    """Return a dict from transaction to process, for open transactions with recorded places. One query."""
+    """Return a dict from transaction id to process, for the open replications with such places. One query."""
     query = select(_PLACE.txn_id, _PLACE.process).join(txns, txns.c.id == _PLACE.txn_id).distinct()
     rows = connection.execute(query.where(txns.c.state == TxnState.OPEN.value, *conditions))
     return {row.txn_id: row.process for row in rows}
@@ -146,9 +148,9 @@ def _look(
     files: ClusterFiles,
     source: ClusterFiles,
 ) -> tuple[dict[str, There], list[str]]:
-    """Return the existing file in each place, and the names of the files to delete.
+    """Return a dict from file name to the kind of the file that exists at its place, and the names of files to delete.
 
-    The files to delete are left from earlier replications.
+    The files to delete are left from earlier replications, and do not belong to the plan.
 
     Raises:
         InvalidOperationError: a place has a file of another program, or is the source file itself.
@@ -195,7 +197,7 @@ def _noted(connection: Connection, table: StoredTable, cluster: str) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The locations on a cluster that belong to other tables than the replicated table."""
+    """The locations on a cluster that belong to tables other than the replicated table."""
 
     tables: Mapping[str, str]
     in_order: Sequence[str]

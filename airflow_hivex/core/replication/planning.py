@@ -24,12 +24,13 @@ PickSource = Callable[[BoundTable, BoundPartition], str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedDirectory:
-    """A directory that the target lacks. ``registered`` is None for a partition of a plain table.
+    """A directory to copy to the target. ``registered`` is None for a partition of a plain (not transactional) table.
 
-    ``files`` is a dict from file name to size. The name is relative to the directory, and empty for an original file.
-    ``folder`` is the folder of the partition on the target. ``is_held`` is set if the target has a damaged copy.
-    ``there`` is a dict from file name to the existing file in its place. ``reused`` is a dict from file name to the
-    location of an equal file in an earlier copy.
+    ``files`` is a dict from file name to size. The name is relative to the directory. It is empty if the "directory" is
+    a single file from before the table became transactional. ``folder`` is the folder of the partition on the target.
+    ``is_held`` is set if the target already has a registered copy, which is damaged. ``there`` is a dict from file name
+    to the existing file in its place. ``reused`` is a dict from file name to the location of an equal file in an
+    earlier copy.
     """
 
     partition: str | None
@@ -55,7 +56,7 @@ class PlannedDirectory:
         return self.is_held or (self.registered is not None and self.registered.is_growing)
 
     def copies(self, table: str) -> Iterator[FileCopy]:
-        """Yield the copies of the directory's files."""
+        """Yield a :class:`FileCopy` for each file of the directory."""
         for name, size in self.files.items():
             there = self.there.get(name, There.NOTHING)
             yield FileCopy(table, self.source, self.source_of(name), self.place_of(name), size, there, self.is_read)
@@ -81,7 +82,7 @@ class PlannedTable:
 
     ``present`` are directories that the target already has, according to the metastore. ``registered`` is a dict from
     partition to the place of the target's copy, even if the copy is not current. ``seen`` are the ids of all registered
-    directories, if ``everything`` was planned.
+    directories of the table, if the plan includes directories that only old snapshots read.
     """
 
     bound: BoundTable
@@ -277,11 +278,12 @@ class ReplicationPlanner:
     ) -> list[PlannedTable]:
         """Return the plan for the tables of a snapshot. ``partitions`` limits the plan if there is a single table.
 
-        The plan has the directories that the target lacks; ``with_present`` adds the directories that it has, and
-        ``everything`` the directories that no new snapshot reads.
+        The plan has the directories that the target lacks. With ``with_present`` it also has the directories that the
+        target has. With ``everything`` it also has the lacking directories that no new snapshot reads.
 
         Raises:
-            InvalidOperationError: the target is the primary cluster of a table, or a list of partitions does not fit.
+            InvalidOperationError: the target is the primary cluster of a table, or partitions are named for a table
+                without partitions.
             NoSuchPartitionError: a partition does not exist.
             CopyAlteredError: files of a source are missing, or shorter than registered.
             StorageError: a source cannot be listed.

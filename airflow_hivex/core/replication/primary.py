@@ -72,10 +72,10 @@ class PrimaryClusters:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> PrimaryChange:
-        """Make a cluster the primary of a table. Safe to repeat after any end or kill.
+        """Make a cluster the primary of a table. Safe to repeat after an error or a kill.
 
-        The former primary becomes a secondary with a current copy. A killed call has changed either only the copy on
-        the new primary, or everything. Writers and readers wait only while the remaining files are copied.
+        The former primary becomes a secondary with a current copy. A killed call has either only copied files to the
+        new primary, or completed the change. Writers and readers wait only while the remaining files are copied.
 
         With ``force`` the former primary counts as lost. No file is read there, and no copy stays registered there.
 
@@ -180,7 +180,7 @@ class PrimaryClusters:
         return replace(survey.shown(target), is_changed=True, txn_id=running.txn_id)
 
     def _survey(self, snapshot: Snapshot, name: QualifiedName, target: str) -> _Survey:
-        """Return the survey of a table whose primary cluster counts as lost.
+        """Find out what remains of a table, and what is lost, if its primary cluster is lost.
 
         Raises:
             InvalidOperationError: the primary cluster can be used, or the target is already the primary.
@@ -466,7 +466,7 @@ def _read(
 
 
 def _counts(directory: RegisteredDirectory, floor: int) -> bool:
-    """Return whether a missing directory has rows that no other directory has.
+    """Return whether the loss of a directory is a loss of rows, because no other directory has these rows.
 
     A compacted directory has no such rows as long as the directories that it has replaced still exist.
     """

@@ -53,9 +53,9 @@ _MOST_TRIES = 3
 
 
 AloneChange: TypeAlias = Callable[[Connection, int, Sequence[PlannedTable], Moment], None]
-"""A change that a replication without readers and writers applies in its commit.
+"""A function that changes the metastore in the commit of a replication under exclusive locks.
 
-The arguments are the connection, the transaction, the tables as they were planned, and the moment of the snapshot.
+Its arguments are the connection, the id of the transaction, the planned tables, and the moment of the snapshot.
 """
 
 
@@ -98,7 +98,7 @@ class Replicator:
     ) -> Replication:
         """Copy the directories of tables that a cluster lacks, as of one snapshot; return the copied directories.
 
-        No copy is visible before all files are copied and verified. Safe to repeat after any end or kill: existing
+        No copy is visible before all files are copied and verified. Safe to repeat after an error or a kill: existing
         files with the right checksum stay. A second replication of a table to the cluster waits for the first one.
 
         Args:
@@ -483,7 +483,7 @@ def _status(
 def _commits(lacks: Sequence[RegisteredDirectory], own: Sequence[RegisteredDirectory]) -> set[int]:
     """Return the write ids of the commits that a copy lacks.
 
-    For a lacking directory with merged writes, only the write ids above the highest one of the copy count.
+    A directory with merged writes counts only for its write ids above the highest write id of the copy.
     """
     highest = max((last for each in own if (last := _last_write_id(each)) is not None), default=0)
     found: set[int] = set()

@@ -176,8 +176,8 @@ _FACTS = 5
 def this_process() -> str:
     """Return a text that identifies this process.
 
-    The text has the host, the start and the process id space of the system, the process id, and the start of the
-    process.
+    The text has the host name, the boot id and the process id namespace of the system, the process id, and the start
+    time of the process.
     """
     return " ".join((socket.gethostname().replace(" ", "_"), *_machine(), str(os.getpid()), _began(os.getpid())))
 
@@ -200,7 +200,7 @@ def shown(process: str) -> str:
 
 
 def _machine() -> tuple[str, str]:
-    """Return the start and the process id space of this system, or two empty texts if they are not known."""
+    """Return the boot id and the process id namespace of this system, or two empty texts if they are not known."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return boot, str((_PROC / "self/ns/pid").readlink())
@@ -209,7 +209,7 @@ def _machine() -> tuple[str, str]:
 
 
 def _began(pid: int) -> str:
-    """Return the start of a process in ticks since the start of the system, or an empty text if it does not run."""
+    """Return the start time of a process in ticks since the boot, or an empty text if the process does not run."""
     try:
         # The name of the program may have blanks and brackets.
         state, *others = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -203,10 +203,11 @@ class CopyComparison:
     ) -> PlannedTable:
         """Return the plan after a comparison of its present directories with their sources.
 
-        A present directory that differs from its source becomes a lacking directory, and is copied again into its
-        place. A changed partition of a plain table is copied into a new folder, since queries may be reading the old
-        folder. If an earlier replication has left a folder for this partition in ``unfinished``, this folder is used.
-        Unchanged files are reused. ``known`` is a dict from directory id to recorded checksum.
+        A directory that the target already has, but that differs from its source, becomes a lacking directory. It is
+        copied again to the same location. A changed partition of a plain table is copied into a new folder, since
+        queries may be reading the old folder. If an earlier replication has left a folder for this partition in
+        ``unfinished``, this folder is used. Unchanged files are reused. ``known`` is a dict from directory id to
+        recorded checksum.
         """
         if not planned.present:
             return planned
@@ -228,7 +229,7 @@ class CopyComparison:
     def _changed(
         self, planned: PlannedTable, known: Mapping[int, str]
     ) -> Iterator[tuple[PlannedDirectory, dict[str, str]]]:
-        """Yield each directory that differs from its source, with a dict from equal file to its place."""
+        """Yield each directory that differs from its source, with a dict from the names of equal files to locations."""
         target = self._files(planned.cluster)
         for each in planned.present:
             found = {name: size for name, size in target.walk(each.place) if not _is_apart(name)}
@@ -266,7 +267,7 @@ class CopyComparison:
 
 
 def checksum_of(checksums: Mapping[str, str]) -> str:
-    """Return the checksum of a directory, without files that only other programs read."""
+    """Return the checksum of a directory, computed without its hidden files."""
     return directory_checksum({name: each for name, each in checksums.items() if not is_hidden(name)})
 
 
@@ -283,9 +284,9 @@ def _place(planned: PlannedTable, directory: PlannedDirectory, folder: str) -> s
 
 
 def _is_version(place: str, location: str, ending: str) -> bool:
-    """Return whether a place is that of a partition in a new folder, which a transaction has made for a copy.
+    """Return whether a location lies in a new folder that an earlier replication has created for the table.
 
-    ``ending`` is the path of the partition in the folder.
+    ``location`` is the folder of the table. ``ending`` is the path of the partition below the new folder.
     """
     start = f"{location}_copy_"
     inside = place.removesuffix(ending) if ending else place

@@ -51,7 +51,7 @@ class ConnectRunner:
         """Create the runner; ``silence_s`` is the longest time without an answer from a server that runs a job."""
         self._url = url
         self.patience_s = patience_s
-        """The longest time for the first answer of a server that takes connections."""
+        """The longest time in seconds for the first answer of a server that accepts connections."""
         self._silence_s = silence_s
         self._jobs = RunningJobs()
         self._lock = threading.Lock()

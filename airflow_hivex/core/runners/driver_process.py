@@ -288,7 +288,7 @@ class DriverProcess:
             )
 
     def _finish_later(self, end: _End) -> None:
-        """Refuse new jobs, because the stream of messages is about to end."""
+        """Refuse new jobs. The driver is about to close the stream of its messages; then :meth:`_finish` is called."""
         with self._lock:
             self._end = self._end or end
 

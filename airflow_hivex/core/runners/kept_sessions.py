@@ -13,7 +13,10 @@ MOST_SESSIONS = 64
 
 
 def kept_session(sessions: dict[K, S], key: K, make: Callable[[], S]) -> S:
-    """Return the session of a key, which may be new. The least recently used session is dropped; its jobs continue."""
+    """Return the session of a key, which ``make`` makes on the first use of the key.
+
+    With more than :data:`MOST_SESSIONS` sessions, the least recently used one is dropped. Its running jobs continue.
+    """
     session = sessions.pop(key, None)
     session = make() if session is None else session
     sessions[key] = session

@@ -68,11 +68,11 @@ def register_runner(kind: JobTrackerKind, factory: RunnerFactory | None) -> Runn
 
 
 def runner_for(cluster: Cluster) -> Runner:
-    """Return the runner of a cluster, without starting Spark.
+    """Return the runner for a cluster, by the kind of its job tracker. Spark is not started yet.
 
     Raises:
         UnsupportedJobTrackerError: no factory is registered for the kind of the job tracker.
-        InvalidConnectionError: the job tracker is a connection of Airflow that does not describe a Spark.
+        InvalidConnectionError: the job tracker is the id of an Airflow connection that is not a Spark connection.
     """
     factory = _FACTORIES.get(cluster.kind)
     if factory is None:

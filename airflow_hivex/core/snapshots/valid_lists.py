@@ -192,7 +192,8 @@ def read_valid_write_ids(
 ) -> dict[int, ValidWriteIdList]:
     """Return the write id lists of tables in a snapshot, as a dict from table id. One round trip.
 
-    ``tables`` is a dict from table id to full name. ``marks`` has the marks of tables that the lists get, by table id.
+    ``tables`` is a dict from table id to full name. ``marks`` is a dict from table id to the mark (id and version of
+    the table) that its list will have.
     """
     if not tables:
         return {}
@@ -251,9 +252,9 @@ def write_id_lists(
 
 
 def with_later(rows: Iterable[tuple[int, int, str, str]]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield ``rows`` of a transaction's snapshot, and then, for each table, a row with a higher high watermark.
+    """Yield ``rows`` of a transaction's snapshot, and then a new high watermark for each table, which has precedence.
 
-    This high watermark is the highest write id of all transactions.
+    The new high watermark is the highest write id in the rows, also of transactions that began after the snapshot.
     """
     highest: dict[int, int] = {}
     for row in rows:

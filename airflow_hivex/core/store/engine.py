@@ -232,7 +232,7 @@ class Store:
         return StoreUnavailableError(self.name, describe_outage(self.url, str(original), None if is_lost else tried_s))
 
     def _lost(self, error: BaseException | None) -> str:
-        """Return the reason in the message that the outcome of a commit is unknown."""
+        """Return the text that explains, in the error, why the outcome of a commit is unknown."""
         return f"the connection was lost during a commit ({_first_line(error)})"
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:

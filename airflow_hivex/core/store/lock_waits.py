@@ -1,4 +1,4 @@
-"""Waits of a database transaction for locks of other clients, which the log and the error name."""
+"""Waits of a database transaction for locks of other clients. The log and the error name these clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ASKED_AFTER_S = 1.0
-"""The seconds before the first question who has the lock, and between two such questions."""
+"""The seconds of waiting before the database is first asked who has the lock, and between two such questions."""
 
 # Connections of one process have the same name, so that no thread need know the number of its server process, which
 # pgbouncer hides. A client that waits itself is left out: the one at the end of its chain is the cause.
@@ -45,9 +45,10 @@ class LockWait(Generic[T]):
     def __init__(
         self, attempt: Callable[[], T], connect: Callable[[], psycopg.Connection[Any]], database: str, first: DBAPIError
     ) -> None:
-        """``connect`` returns the connection for the questions. ``first`` is the error of the first attempt.
+        """Create the wait after a first attempt, which has failed with the error ``first``.
 
-        ``database`` is the name of the database in the log.
+        ``attempt`` is the change. ``connect`` returns a connection for the questions who has the lock. ``database`` is
+        the name of the database in the log.
         """
         self._attempt = attempt
         self._connect = connect

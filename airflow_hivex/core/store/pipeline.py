@@ -149,7 +149,7 @@ class PostgresqlExchange:
     def _check(self, results: Sequence[PGresult], checks: Mapping[int, Check], *, is_lost: bool) -> None:
         """Raise the first error in the order of the answers: a failed statement, or a failed check of an answer.
 
-        After a failed statement the server ran no later one.
+        The server runs no statement after a failed statement.
         """
         for number, result in enumerate(results):
             if result.status not in _SUCCESSES:

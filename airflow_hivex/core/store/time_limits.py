@@ -64,7 +64,7 @@ class TimeLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the limits of the settings."""
+        """Return the limits that the settings give."""
         return cls(settings["hivex.database.timeout"], settings["hivex.database.lock.timeout"])
 
     def of_client(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ __all__ = ["Method", "all_methods", "method", "ttypes"]
 
 
 _OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenTxnsRequest"})
-"""The names of the arguments that a call may omit, although they are structures."""
+"""The names of the structures that a call may omit. It must have all other structures."""
 _NAMES = frozenset(
     {"dbname", "db_name", "dbName", "tbl_name", "table_name", "tableName", "tblName", "funcName", "name"}
 )
@@ -26,7 +26,7 @@ _NAMES = frozenset(
 _WITHOUT_NAMES = frozenset({"get_config_value"})
 
 _SWAPPED = frozenset({"get_partition_names"})
-"""The methods that in Hive 2.3 have only a MetaException, in the first field of the result.
+"""The methods that can raise only a MetaException in Hive 2.3. It is the first field of the result.
 
 Clients of Hive 2.3 read only this field. So all exceptions of these methods are returned there, which is possible
 because each exception has just a message.

@@ -65,7 +65,10 @@ def _at_parenthesised_query(cursor: Cursor) -> bool:
 
 
 class PartitionKeys(NamedTuple):
-    """The columns after PARTITIONED BY, and their tokens. A column without a type is also a column of the table."""
+    """The partition columns after PARTITIONED BY, and the tokens of their names.
+
+    An empty type means that the statement defines the column elsewhere: in its list of columns or by its query.
+    """
 
     columns: tuple[Column, ...]
     tokens: tuple[Token, ...]
@@ -144,7 +147,7 @@ def _read_values(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _read_value(cursor: Cursor) -> str:
-    """Return the text of a constant, as Hive stores it: a number or a word stays as written."""
+    """Return a constant as the text that Hive stores for it. A number or a word is stored as it is written."""
     start = cursor.peek()
     literal = read_constant(cursor)
     if start is None or literal is None or literal.value is None:
@@ -157,7 +160,7 @@ def _read_value(cursor: Cursor) -> str:
 
 
 def make_table(parts: Parts) -> CreateTable:
-    """Return CREATE TABLE, with or without a query.
+    """Return the statement CREATE TABLE, with or without a query.
 
     Raises:
         StatementSyntaxError: the parts of the statement do not go together.
@@ -199,7 +202,7 @@ def make_table(parts: Parts) -> CreateTable:
 
 
 def make_table_like(parts: Parts) -> CreateTableLike:
-    """Return CREATE TABLE ... LIKE.
+    """Return the statement CREATE TABLE ... LIKE.
 
     Raises:
         StatementSyntaxError: the parts of the statement do not go together.
@@ -208,7 +211,7 @@ def make_table_like(parts: Parts) -> CreateTableLike:
 
 
 def _clauses(parts: Parts) -> dict[str, Any]:
-    """Return the fields of the clauses that both CREATE TABLE and CREATE TABLE ... LIKE have."""
+    """Return the values of the fields that CREATE TABLE and CREATE TABLE ... LIKE share, as a dict from their names."""
     table, given = parts["table"], file_format(parts)
     if "temporary" in parts and table.database is not None:
         reason = f"the temporary table {table} belongs to the session; give it a name of one part"

@@ -1,4 +1,7 @@
-"""The kinds of values in SYNTAX lines: their names in errors, and their readers."""
+"""The kinds of values in statements, such as names and lists of columns: how each kind is read and named in errors.
+
+The ``SYNTAX`` lines of the statement classes refer to these kinds by name (``parser/grammar/syntax.py``).
+"""
 
 from __future__ import annotations
 

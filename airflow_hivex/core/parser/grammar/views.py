@@ -1,4 +1,4 @@
-"""The columns and the query of a view, and the text of a view that is stored."""
+"""The reader of a view's columns and query, and the query text that the metastore stores for a view."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def read_definition(cursor: Cursor) -> Query:
 
 
 def definition(query: Query, names: Sequence[TableName], given: Sequence[Column], named: Sequence[str]) -> str:
-    """Return the text that is stored for a view. It names the database of each table, and lists the view's columns.
+    """Return the query text to store for a view, with the database of each table and a list of the view's columns.
 
-    ``names`` are the tables of the query's references, with their databases. ``given`` are the columns of the query,
-    and ``named`` are the view's names for these columns. Columns of the same name are distinguished by their order.
+    ``names`` are the full names of the tables that the query reads, in the order of its references. ``given`` are the
+    columns of the query, and ``named`` are the view's names for these columns, in the same order.
     """
     text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
     if len({column.name.lower() for column in given}) < len(given):
@@ -71,7 +71,7 @@ def definition(query: Query, names: Sequence[TableName], given: Sequence[Column]
 
 
 def _qualified(name: TableName) -> str:
-    """Return the name of a table or link with its database, in the form of Spark SQL and of the query reader."""
+    """Return the name of a table or link with its database, in backquotes. A temporary view has no database."""
     if name.database is None:
         # A temporary view of the session.
         return quoted(name.name)
@@ -85,7 +85,9 @@ def quoted(name: str) -> str:
 
 
 def query_of(text: str, parameters: Mapping[str, object] | None = None, database: str | None = None) -> Query:
-    """Return the query in a text, such as the stored text of a view. The table names in it have databases.
+    """Return the query that is the text, such as the stored text of a view.
+
+    ``database`` is the current database, for columns such as ``database.table.column``.
 
     Raises:
         SqlError: the text cannot be read.

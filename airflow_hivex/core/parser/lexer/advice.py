@@ -105,7 +105,7 @@ _INSTEAD = {
 
 
 def instead(words: str) -> str:
-    """Return a semicolon and the advice for a statement that begins with ``words``, or else an empty text."""
+    """Return "; " and the advice for a refused statement that begins with ``words``; without advice, an empty text."""
     return _advice(words, _INSTEAD)
 
 
@@ -141,12 +141,12 @@ _INSTEAD_OF_CHANGE = {
 
 
 def instead_of_change(words: str) -> str:
-    """Return a semicolon and the advice for an ALTER TABLE with ``words`` after the name, or an empty text."""
+    """Return "; " and the advice for a refused ALTER TABLE with ``words`` after the name, or else an empty text."""
     return _advice(words, _INSTEAD_OF_CHANGE)
 
 
 def meant(word: str, words: Iterable[str]) -> str:
-    """Return a semicolon and the one of ``words`` that a mistyped word resembles, or an empty text."""
+    """Return "; perhaps X is meant" with the entry of ``words`` that is most similar to ``word``, or an empty text."""
     found = get_close_matches(word.upper(), words, n=1, cutoff=_SIMILAR)
     return f"; perhaps {found[0]} is meant" if found else ""
 

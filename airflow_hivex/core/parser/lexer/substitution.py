@@ -81,11 +81,11 @@ _WORD = "IDENTIFIER"
 def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str, frozenset[str]]:
     """Return the text with a name in place of each ``IDENTIFIER(...)``, and the names of the markers in these calls.
 
-    Blanks after a shorter name keep all other text at its place.
+    The result has the length and the lines of the text, since blanks fill the space after a shorter name.
 
     Raises:
-        StatementSyntaxError: the text cannot be split into tokens, or a constant is not a name.
-        UnsupportedStatementError: the name is computed by more than constants, markers and ``||``.
+        StatementSyntaxError: the text cannot be split into tokens, or the value is not a valid name.
+        UnsupportedStatementError: the expression has more than strings, markers and ``||``, or a marker has no value.
         InvalidParametersError: the value of a marker is not a text.
     """
     if _WORD not in text.upper():
@@ -161,7 +161,9 @@ log = logging.getLogger(__name__)
 def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
-    """Return for each statement only the parameters that its ``:name`` markers need; it would refuse other parameters.
+    """Return for each statement the parameters that its ``:name`` markers need.
+
+    A statement refuses parameters for which it has no marker, so each statement gets only its own.
 
     A parameter that no statement needs is ignored, and a warning is logged.
 

@@ -121,7 +121,7 @@ def _without_catalog(tokens: list[Token]) -> list[Token]:
 
 
 def _at_catalog(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether ``spark_catalog.database.name`` begins here."""
+    """Return whether the tokens ``spark_catalog.database.name`` begin at an index."""
     names, dots = tokens[index : index + 5 : 2], tokens[index + 1 : index + 4 : 2]
     return (
         len(names) == 3
@@ -358,10 +358,11 @@ class Cursor:
         return found
 
     def different(self, read: Callable[[], str], kind: str = "") -> Iterator[str]:
-        """Yield the names of a list with commas. After each name, the caller reads the text that belongs to this name.
+        """Yield the names of a list ``name ..., name ...``. After each name the caller reads the text up to the comma.
 
         Raises:
-            StatementSyntaxError: the list has a name twice. The error uses ``kind`` as the word for such names.
+            StatementSyntaxError: the list has a name twice. In the message, ``kind`` stands before the name, for
+                example "column ".
         """
         found: set[str] = set()
         while not found or self.accept_symbol(","):
@@ -373,7 +374,7 @@ class Cursor:
             yield name
 
     def span_from(self, start: int) -> Span:
-        """Return the place from a character to the end of the last token that was read."""
+        """Return the place that begins at the offset ``start`` and ends with the last token that was read."""
         return Span(start, self.tokens[self.index - 1].end)
 
     # -- refusing --------------------------------------------------------------

@@ -30,9 +30,9 @@ _FIELD = re.compile(r"\w+")
 
 
 def type_of(text: str) -> str:
-    """Return the type that a text names, in the spelling of :func:`read_type`.
+    """Return the type that a text names, in Hive's spelling with all lengths.
 
-    Names that only statements may use are refused.
+    Spark's name TIMESTAMP WITH LOCAL TIME ZONE is refused here. :func:`read_type` accepts it in statements.
 
     Raises:
         StatementSyntaxError: the text is not a type.
@@ -88,7 +88,7 @@ def _type(cursor: Cursor, *, in_statement: bool = False) -> ColumnType:
 
 
 def _primitive(cursor: Cursor, name: str, token: Token) -> Primitive:
-    """Return the type with a name and the parameters that follow."""
+    """Return the type ``name`` with the parameters that follow in parentheses, such as the digits of a decimal."""
     given: list[int] = []
     if not KINDS[name].defaults:
         if cursor.at_symbol("("):

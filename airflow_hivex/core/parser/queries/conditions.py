@@ -1,4 +1,4 @@
-"""Conditions outside of queries: on the rows of one table, and of SHOW PARTITIONS."""
+"""Conditions that stand outside of queries: a filter on the rows of one table, and the WHERE of SHOW PARTITIONS."""
 
 from __future__ import annotations
 

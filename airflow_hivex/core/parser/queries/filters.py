@@ -74,10 +74,10 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Return whether the predicate is certainly not true if an outer join has set the table's columns to NULL.
+    """Return whether the predicate removes each row in which an outer join has set the table's columns to NULL.
 
-    If there are columns with a qualifier, only these columns are NULL. A column without a qualifier may belong to
-    another table, so the predicate must reject the NULL of each such column alone.
+    If columns have a qualifier, only these columns are taken as NULL. A column without a qualifier may belong to
+    another table. So without any qualifier, the predicate must be not true for the NULL of each column alone.
     """
     columns = columns_in(predicate)
     own: dict[str, Value] = {column.name: None for column in columns if column.qualifier is not None}

@@ -31,7 +31,7 @@ _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
-    """Return the calls of functions that may be permanent: with a database, or with a name that Spark does not have."""
+    """Return the calls of possibly permanent functions: functions with a database, or with a name unknown to Spark."""
     found = []
     for index, token in enumerate(tokens[:-1]):
         if token.kind not in _NAMES or not tokens[index + 1].is_symbol("("):
@@ -65,7 +65,7 @@ def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
 def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span, ...]:
     """Return the places between ``start`` and ``end`` where ``name`` qualifies another name, as in ``name.column``.
 
-    The result is empty if ``name`` also stands there alone.
+    The result is empty if ``name`` also stands there without a point after it, because it may then mean something else.
     """
     tokens = [token for token in tokenize(text) if start <= token.start < end]
     found = []
@@ -115,7 +115,7 @@ def _is_common_table(tokens: Sequence[Token], index: int) -> bool:
 
 
 def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
-    """Return the calls of current_database() and current_schema(). Spark does not know the session's database."""
+    """Return the calls of current_database() and current_schema(), which Spark would answer with a wrong database."""
     found = []
     for index, token in enumerate(tokens[:-2]):
         if token.kind not in _NAMES or name_of(token).lower() not in _CURRENT_DATABASE:
@@ -128,7 +128,7 @@ def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
 
 
 def _is_item(tokens: Sequence[Token], start: int, end: int) -> bool:
-    """Return whether the tokens from ``start`` to ``end`` are a whole item of a SELECT list, and so name a column."""
+    """Return whether the tokens from ``start`` to ``end`` are a whole expression of a SELECT list, without an alias."""
     if end < len(tokens):
         following = tokens[end]
         if not following.is_symbol(",", ")", "|>") and following.word not in _END_OF_ITEM:

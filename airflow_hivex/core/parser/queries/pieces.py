@@ -15,7 +15,7 @@ from airflow_hivex.core.parser.statements import Query, Span, TableReference
 
 @dataclass(slots=True)
 class Pieces:
-    """A text that consists of generated words and of pieces of the user's text. It has the places of the pieces."""
+    """A text of generated words and pieces of the user's text, with the place of each piece in both texts."""
 
     cursor: Cursor
     text: str = ""
@@ -41,7 +41,7 @@ class Pieces:
         return self
 
     def read(self) -> Query:
-        """Return the text as a query.
+        """Return the query that is the text. The positions of its tables are places in the user's text.
 
         Raises:
             StatementSyntaxError: the text is not SQL.
@@ -53,7 +53,7 @@ class Pieces:
         return replace(query, references=tuple(map(self._placed, query.references)))
 
     def _placed(self, reference: TableReference) -> TableReference:
-        """Return the reference with the place of its table in the user's text, which is None for a generated name."""
+        """Return the reference with the place of the table's name in the user's text, or None for a generated name."""
         span = None
         for at, start, end in self.copied:
             moved = start - at

@@ -1,7 +1,7 @@
 """The pipe syntax (``FROM t |> WHERE a > 1 |> SELECT b``): its tokens in the order of a nested SELECT, for sqlglot.
 
-Spark reads the user's text unchanged. sqlglot only finds the names in the text. So the names of an operator stand in a
-SELECT whose FROM has the query before the operator. Generated words have no place in the text.
+Spark reads the user's text unchanged; sqlglot only finds the tables and columns in it. For sqlglot each operator
+becomes a SELECT, and the query before the operator becomes the sub-query in its FROM.
 
 A pipe binds less than UNION. Source: Spark's SqlBaseParser grammar, operatorPipeRightSide.
 """
@@ -63,7 +63,7 @@ def _piped(text: str, tokens: list[Token]) -> list[Token]:
 
 
 def _split(tokens: Sequence[Token], symbol: str) -> list[tuple[Token | None, list[Token]]]:
-    """Return the parts of the tokens that a symbol outside of parentheses separates, each with the symbol before it."""
+    """Split the tokens at each ``symbol`` outside of parentheses, and return each part with the symbol before it."""
     found: list[tuple[Token | None, list[Token]]] = [(None, [])]
     depth = 0
     for token in tokens:

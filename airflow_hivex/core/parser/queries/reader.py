@@ -201,12 +201,12 @@ def read_query(cursor: Cursor) -> Query:
 
 
 def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
-    """Return the called functions that run arbitrary methods of Java. Their names may be quoted or qualified."""
+    """Return the names of the called functions that can run any Java method. A call may quote or qualify the name."""
     return _calls_of(CODE_FUNCTIONS, tokens)
 
 
 def random_functions(text: str) -> frozenset[str]:
-    """Return the functions called in ``text`` whose value differs at each call or in each task."""
+    """Return the names of the functions in ``text`` whose value differs from call to call, or from task to task."""
     return _calls_of(RANDOM_FUNCTIONS, tokenize(text))
 
 

@@ -99,7 +99,7 @@ class QueryReader:
     # -- qualified columns -------------------------------------------------------
 
     def _qualifiers(self, reader: ScopeReader, replaced_ends: Collection[int]) -> list[TextEdit]:
-        """Return the edits that replace ``database.table`` before a column by the table's name in the query.
+        """Return the edits that shorten ``database.table.column`` to the table's alias and the column.
 
         A column that ends at one of ``replaced_ends`` gets no edit, because another edit replaces its qualifiers, too.
         """
@@ -141,7 +141,7 @@ class QueryReader:
         ]
 
     def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
-        """Return whether another table with the same alias stands in the same FROM, or nearer to the column."""
+        """Return whether the alias of a source also means another table, of the same FROM or nearer to the column."""
         nearer: list[Source] = []
         around: Scope | None = column_scope
         while around is not None and around is not scope:
@@ -172,7 +172,7 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _push_down(self, queries: Sequence[Derived]) -> None:
-        """Add to each query in FROM the outer queries' conditions, if they restrict all rows that are read from it."""
+        """Add to each query in FROM the conditions of the outer queries that must hold for all rows used from it."""
         waiting = list(queries)
         while waiting:
             inner = {id(derived.scope) for derived in waiting}
@@ -182,7 +182,7 @@ class QueryReader:
             waiting = [each for each in waiting if each not in ready] if ready else []
 
     def _push_into(self, derived: Derived) -> None:
-        """Add to a query the conditions of its readers, joined by OR. If a reader has no condition, add nothing."""
+        """Add to a query the conditions of the queries that read it, joined by OR, if each of them has a condition."""
         found = [self._conditions_on(source, scope) for source, scope in derived.readers]
         if not found or not all(found):
             return
@@ -191,7 +191,7 @@ class QueryReader:
         derived.scope.conditions += [Condition(part, restricted) for part in parts]
 
     def _conditions_on(self, source: Source, scope: Scope) -> list[exp.Expr]:
-        """Return the conditions on the rows that ``source`` reads from a query. They name the query's inner columns."""
+        """Return the outer query's conditions on a query in FROM, rewritten to name the inner query's own columns."""
         derived = source.derived
         if derived is None or scope.pivoted:
             return []
@@ -289,8 +289,8 @@ _FUNCTIONS = {
 def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[TextEdit]:
     """Yield the edits that replace Hive's virtual columns, such as INPUT__FILE__NAME, by functions of Spark.
 
-    An edit replaces the qualifiers of the column, too. A column of the result keeps its name. A field of a struct is
-    not a virtual column.
+    An edit replaces the qualifiers of the column, too. In a SELECT list the edit adds an alias, so that the result
+    column keeps its name. A struct field of this name is not replaced.
     """
     words = {token.start: token for token in tokens if token.kind is Kind.WORD and token.word in _FUNCTIONS}
     if not words:

@@ -1,8 +1,8 @@
-"""The parts of a query's result that its text shows: columns, lists of VALUES, and constant texts among the values.
+"""The facts about a query's result that its text shows: columns, lists of VALUES, and which values are constant texts.
 
 Hive stores a constant text in a column of another type if the text is a valid value of this type. So an INSERT casts
-each value of a list by itself to the type of its column. Source: docs/reference/statements.md, "Texts in columns of
-other types".
+each value of VALUES alone to the type of its column. Source: docs/reference/statements.md, "Texts in columns of other
+types".
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _GENERATORS = frozenset(
 
 
 def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
-    """Return each SELECT and VALUES whose rows form the result, or an empty list if other parts add rows, too."""
+    """Return the parts (SELECT, VALUES) that return the rows of the result, or an empty list if a part is neither."""
     found: list[exp.Select | exp.Values] = []
     # A chain of UNION is as deep as it is long.
     parts = [tree]
@@ -95,7 +95,7 @@ def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
 
 
 def lists_columns(tree: exp.Expr) -> bool:
-    """Return whether the text lists the result's columns one by one. Then they do not depend on the tables."""
+    """Return whether the text lists each column of the result, as without ``*``."""
     parts = result_parts(tree)
     return bool(parts) and all(
         isinstance(part, exp.Values) or all(map(is_one_column, part.expressions)) for part in parts

@@ -1,7 +1,7 @@
-"""ROW__ID in a query's text: the places that may read it, the tables that may have it, and the stars to change.
+"""ROW__ID in a query's text: the places that may read it, the tables that may have it, and the ``*`` to replace.
 
-If a table is read with its row ids, it has an additional column, which a star would show. ORDER BY and HAVING use the
-result's columns first. Source: Spark's rules for names.
+A table that is read with its row ids has an additional column. ``*`` must not return this column. ORDER BY and HAVING
+use the result's columns first. Source: Spark's rules for names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_row_ids(
     """Return the uses of ROW__ID in the query. ``places`` is a dict from tables to positions among the references.
 
     Raises:
-        UnsupportedStatementError: a column cannot be excluded, because its query has no SELECT.
+        UnsupportedStatementError: the query begins with FROM without SELECT, so its implied ``*`` cannot be replaced.
     """
     return _RowIdReader(text, reader, tokens, places, resolve).read()
 
@@ -191,12 +191,12 @@ def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
 
 
 def _gives_alias(query: exp.Select) -> bool:
-    """Return whether a column of the result has the alias ROW__ID, to which other clauses may refer."""
+    """Return whether a column of the SELECT list has the alias ROW__ID, which other clauses may mean by the name."""
     return any(isinstance(each, exp.Alias) and normalise(each.alias) == _NAME for each in query.expressions)
 
 
 def _shown(source: Source) -> Iterator[Source]:
-    """Yield the tables whose columns, and whose additional column for ROW__ID, a star over a source returns."""
+    """Yield the tables whose columns ``*`` returns for a source. It would return their additional columns, too."""
     if source.table is not None and source.output is None:
         yield source
     for each in source.inner:

@@ -71,9 +71,10 @@ class Source:
 
     ``table`` is None for sources that are not tables of the warehouse; ``start`` to ``end`` is its name in the text.
     ``nullable`` is true if an outer join may have made its columns NULL. ``visible`` is true if its columns may be
-    named outside of its join. ``filterable`` is true if its columns are still the columns of the table, and conditions
-    apply to all rows that are taken from it. ``output`` is the output of a source that is not a table. ``inner`` are
-    the sources that an alias for a join hides. ``derived`` is the query of the source, if conditions may restrict it.
+    named outside of its join. ``filterable`` is true if a condition may be applied while the table is read: its columns
+    are not renamed, and no sample is taken from it. ``output`` is the output of a source that is not a table. ``inner``
+    are the sources that an alias for a join hides. ``derived`` is the query of the source, if conditions may restrict
+    it.
     """
 
     alias: str
@@ -132,8 +133,8 @@ class Derived:
 
     ``columns`` is a dict from the query's columns to inner columns, which are columns of its own sources. ``stars`` has
     the qualifiers of each star; a column of a star has the same name inside. ``hidden`` are names that must not be
-    sought among the columns of a star. ``is_allowed`` returns whether a condition may name an inner column. ``readers``
-    are the sources that read the query, with their scopes.
+    sought among the columns of a star. ``is_allowed`` returns whether an added condition may name an inner column.
+    ``readers`` are the sources that read the query, with their scopes.
     """
 
     scope: Scope

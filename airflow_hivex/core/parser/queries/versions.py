@@ -158,7 +158,7 @@ def read_time(cursor: Cursor) -> VersionAsOf:
 
 
 def _typed(cursor: Cursor) -> Literal | None:
-    """Return a constant. A typed string is returned as its text, which may have a zone."""
+    """Return a constant. ``TIMESTAMP '...'`` is returned as a string, because its text may have a time zone."""
     if cursor.peek(1) is not None and cursor.at_kind(Kind.STRING, ahead=1):
         cursor.accept_one(*_TIME_TYPES)
     return read_constant(cursor)

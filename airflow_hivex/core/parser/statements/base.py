@@ -72,13 +72,13 @@ class Statement(ABC):
 
     @property
     def mentions(self) -> Uses:
-        """Return the objects that the statement's fields name."""
+        """Return the objects in those fields whose types are annotated with :class:`Named`."""
         found = _annotated(type(self), Named)
         return tuple(use for field, named in found for use in named.uses(getattr(self, field)))
 
     @property
     def uses(self) -> Uses:
-        """Return every object that the statement names, with its place and role."""
+        """Return every object that the statement names, also inside its queries, with its place and role."""
         return self.mentions
 
     @property
@@ -100,8 +100,8 @@ def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T]
 class RoutedStatement(Statement):
     """A statement whose queries run on a cluster.
 
-    The session derives five things from the properties of this class: the locks, the binding of tables, the views to
-    replace, the row ids, and the route.
+    From these properties the session finds the locks to take, the snapshot of each table, the views to replace by their
+    queries, the tables to read with row ids, and the cluster that runs the statement.
     """
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class RoutedStatement(Statement):
 
     @property
     def references(self) -> tuple[TableReference, ...]:
-        """Return all places where tables are read, in the order in which they are bound."""
+        """Return every reference to a stored table, in the order of the queries."""
         return tuple(each for query in self.queries for each in query.references if is_stored(each.table))
 
     @property
@@ -142,7 +142,7 @@ class RoutedStatement(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return every object that the statement names. A place that several queries share occurs once."""
+        """Return every object that the statement names. A read that several queries share occurs once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *self.mentions, *read)
@@ -200,7 +200,7 @@ class ExplainedStatement(RoutedStatement):
 
     @property
     def references(self) -> tuple[TableReference, ...]:
-        """Return all places where tables are read; the target of an UPDATE, DELETE or MERGE comes first."""
+        """Return every reference to a stored table; the target of an UPDATE, DELETE or MERGE comes first."""
         return self.statement.references
 
     @property

@@ -27,8 +27,8 @@ _OPTIMIZE = "OPTIMIZE [TABLE] <table> [PARTITION <partition>]"
 class Compact(Statement):
     """A request for a compaction.
 
-    ``each_partition`` is true for OPTIMIZE. Without a PARTITION clause OPTIMIZE requests a major compaction of every
-    partition.
+    ``each_partition`` is true for OPTIMIZE, which requests a major compaction of every partition, or of the one
+    partition in its PARTITION clause.
     """
 
     KIND = "ALTER TABLE COMPACT"

@@ -69,7 +69,7 @@ class ShowCopies(Statement):
 
 @dataclass(frozen=True, slots=True)
 class MoveDatabase(Statement):
-    """A move of a namespace to another cluster."""
+    """A move of a database and its tables to another cluster."""
 
     KIND = "ALTER DATABASE SET PRIMARY CLUSTER"
     SYNTAX = (f"{_DATABASE} SET PRIMARY CLUSTER <cluster> [WITH LINKED TABLES !copy_linked] [KEEP COPIES]",)
@@ -83,7 +83,7 @@ class MoveDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CancelMove(Statement):
-    """The cancellation of a move that has not switched the namespace yet."""
+    """The cancellation of a move of a database, before the new cluster becomes its primary cluster."""
 
     KIND = "ALTER DATABASE CANCEL MOVE"
     SYNTAX = (f"{_DATABASE} CANCEL MOVE [KEEP COPIES]",)

@@ -51,7 +51,7 @@ class CreateFunction(OptionalQueryStatement):
 
     @property
     def uses(self) -> Uses:
-        """Return the function."""
+        """Return the new function, with the role CREATE."""
         return function_uses(self.name, Role.CREATE)
 
 

@@ -29,14 +29,14 @@ class CreateLink(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the link, and the table that it shows."""
+        """Return the link with the role CREATE, and the table that it shows with the role READ."""
         source = TableName(self.link.name, self.link.namespace, span=self.link.span)
         return (*table_uses(self.link, Role.CREATE), *table_uses(source, Role.READ))
 
 
 @dataclass(frozen=True, slots=True)
 class DropLink(Statement):
-    """A drop of a link. The name of a table or view is refused later."""
+    """A drop of a link. The statement fails when it runs if the name is that of a table or view."""
 
     KIND = "DROP LINK"
     SYNTAX = (f"DROP {_LINK} [IF EXISTS] [TO] <link table>",)
@@ -109,7 +109,7 @@ class ShowLinks(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table, or the namespace whose links are listed."""
+        """Return the table whose links are listed, or else the database, with the role DESCRIBE."""
         return (
             database_uses(self.database, Role.DESCRIBE) if self.table is None else table_uses(self.table, Role.DESCRIBE)
         )

@@ -54,7 +54,7 @@ class RepairPartitions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table."""
+        """Return the table, with the role ALTER for a repair, or DESCRIBE if differences are only shown."""
         return table_uses(self.table, Role.ALTER if self.is_repair else Role.DESCRIBE)
 
 

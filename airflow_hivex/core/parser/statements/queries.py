@@ -18,8 +18,8 @@ class TableReference:
     """One place in a query where a table is read.
 
     ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query gives no alias.
-    Then ``alias`` is written after the replaced name. If other text must come between, it is written at
-    ``alias_position`` (``t TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from the
+    Then the alias is added when the table's name is replaced: after the name, or at ``alias_position`` if a clause must
+    stand between them (``t TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from the
     table must satisfy. They read only columns that may belong to the table. ``row_id`` is the name of an additional
     column with the row ids, or None if the query does not read them. ``version`` is an earlier version to read.
     ``changes`` are the commits whose changes are read in place of the rows.
@@ -95,13 +95,13 @@ class Query:
 
     ``start`` and ``end`` are its place in ``text``. ``references`` are in the order of the text. ``qualifiers`` are
     edits that shorten ``database.table.column`` to ``table.column``, which is valid after the table's name is replaced.
-    ``row_ids`` are the places that may read ROW__ID, until edits replace them. ``parameters`` are the names of its
-    ``:name`` markers. ``code_functions`` are the called functions that run arbitrary code of the statement's author.
-    ``loaded`` are files that the query reads besides its references. ``functions`` are the calls of functions that
-    Spark itself does not have. ``database_calls`` return the current database. ``texts`` are the positions of the
-    result's columns that are constant texts or NULL; negative positions count from the end. ``lists_columns`` is true
-    if the text lists the columns of its result one by one. Then their order does not depend on the tables. ``values``
-    are the rows of a query that is only a list of VALUES, or None for any other query.
+    ``row_ids`` are the places that may read ROW__ID. ``parameters`` are the names of its ``:name`` markers.
+    ``code_functions`` are the called functions that run arbitrary code of the statement's author. ``loaded`` are files
+    that the query reads besides its references. ``functions`` are the calls of functions that Spark itself does not
+    have. ``database_calls`` return the current database. ``texts`` are the positions of the result's columns that are
+    constant texts or NULL; negative positions count from the end. ``lists_columns`` is true if the text lists each
+    column of its result, so that the result does not depend on the columns of tables. ``values`` are the rows of a
+    query that is only a list of VALUES, or None for any other query.
     """
 
     text: str

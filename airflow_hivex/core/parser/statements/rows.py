@@ -103,8 +103,8 @@ class Insert(QueryStatement):
     NULL). ``columns`` is the column list, or None. ``rows`` has the values of a VALUES list if all values are
     constants; then the statement can run without Spark. ``query`` is always set. ``defaults`` are the places of DEFAULT
     in the query. With ``by_name`` a column of the query is written to the table's column of the same name. With
-    ``evolves`` the table gets the columns that only the query has. With ``by_name`` these have new names; otherwise
-    they follow the table's columns.
+    ``evolves`` the columns that only the query has are added to the table. With ``by_name`` these are the query's
+    columns with unknown names; otherwise they are the query's last columns.
     """
 
     KIND = "INSERT"
@@ -140,7 +140,7 @@ class Insert(QueryStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the written table."""
+        """Return the written table, with the role OVERWRITE or INSERT."""
         return ((self.target, (Role.OVERWRITE if self.overwrite else Role.INSERT,)),)
 
 
@@ -290,7 +290,7 @@ class ChangeRows(RoutedStatement):
 
     @property
     def clauses(self) -> tuple[ChangeClause, ...]:
-        """Return the clauses of all parts."""
+        """Return the clauses of all queries that find rows: the matched rows, then the rows without a match."""
         return tuple(clause for part in self._parts for clause in part.clauses)
 
     @property
@@ -300,7 +300,7 @@ class ChangeRows(RoutedStatement):
         return found if self.source is None else (*found, self.source)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with each of its queries changed. References keep their order."""
+        """Return the statement with each of its queries changed."""
 
         def changed(part: ChangeQuery | None) -> ChangeQuery | None:
             return None if part is None else replace(part, query=change(part.query))
@@ -338,7 +338,7 @@ class ChangeRows(RoutedStatement):
 
     @property
     def frame_reads(self) -> tuple[str, ...]:
-        """Return the names of the DataFrames that are read. The source of a MERGE is computed once for all parts."""
+        """Return the names of the DataFrames that are read. The queries of a MERGE share one read of its source."""
         return tuple(each.table.name for each in self._computed if is_frame(each.table))
 
     @property
@@ -397,7 +397,7 @@ class LoadData(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the written table."""
+        """Return the written table, with the role OVERWRITE or INSERT."""
         return table_uses(self.target, Role.OVERWRITE if self.overwrite else Role.INSERT)
 
 
@@ -430,7 +430,7 @@ class RestoreTable(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table."""
+        """Return the restored table, with the role OVERWRITE."""
         return table_uses(self.table, Role.OVERWRITE)
 
 

@@ -28,8 +28,11 @@ counters = Table(
 )
 """Counters and other numbers that all clients share.
 
-``txn``, ``event``, ``lock`` and ``compaction`` are the last ids of each kind: ids become visible in the order of their
-allocation. ``purged_event`` is the id of the last purged event. ``hive.txn.timeout`` is the shared setting."""
+``txn``, ``event``, ``lock`` and ``compaction`` are the last allocated ids of each kind. The row stays locked until the
+commit, so ids become visible in the order of their allocation. ``purged_event`` is the id of the last purged event.
+``hive.txn.timeout`` and ``hivex.namespace.mode`` are the values of these settings, which all clients share.
+``incarnation`` is a number that each restore from a backup changes.
+"""
 
 
 def partition_to_column(partition: str | None) -> str:

@@ -289,13 +289,13 @@ copy_places = Table(
     Index("ix_copy_places_table_id_cluster", "table_id", "cluster"),
     sqlite_autoincrement=True,
 )
-"""The folders on clusters into which replications write, with the names of the written files.
+"""The places of replications: the folders on clusters into which they write, with the names of the written files.
 
 For a directory of a transactional table, the commit that registers the copy deletes the row. For a table without
 transactions the row stays as long as the files. ``is_complete`` is set when the copy is registered. ``unused_txn_id``
 and ``unused_ms`` are set when the housekeeping finds that the copy is not registered any more. ``txn_id`` is the
-transaction of the last replication into the folder, and ``process`` its process. There is no foreign key, since the
-files of a dropped table outlive the row of the table.
+transaction of the last replication into the folder, and ``process`` is the process that ran it. There is no foreign
+key, since the files of a dropped table outlive the row of the table.
 """
 
 table_commits = Table(

@@ -39,8 +39,9 @@ links = Table(
 """The links of namespaces. The link ``table_name@namespace`` in the namespace ``database_id`` shows the table
 ``table_id``, its source.
 
-A dynamic link shows the partitions of its source with ids above ``after_partition_id``. So it shows new partitions of
-the source without new rows."""
+A dynamic link shows the partitions of its source with ids above ``after_partition_id``. So new partitions of the source
+need no row here.
+"""
 
 link_partitions = Table(
     "link_partitions",

@@ -80,7 +80,8 @@ pending_writes = Table(
 """The writes of the statements of open transactions. The transaction itself reads them, and its commit registers them.
 
 Without ``written`` the statement still runs, or its process was killed. ``writer`` names the part of the transaction's
-work to which the statement belongs. If the part is repeated, its rows are replaced."""
+work to which the statement belongs. If the part is repeated, its rows in this table are replaced.
+"""
 
 txn_components = Table(
     "txn_components",
@@ -160,8 +161,10 @@ kept_snapshots = Table(
     Column("expires_ms", BigInteger, nullable=False),
     Column("user", String(128), nullable=False),
 )
-"""The snapshots of tables that are read after their transaction has ended. The cleaner keeps their files until
-``expires_ms``."""
+"""The snapshots that are still read after their transaction has ended.
+
+The cleaner keeps the files of such a snapshot until ``expires_ms``.
+"""
 
 written_batches = Table(
     "written_batches",

@@ -326,7 +326,7 @@ def _get(kind: Kind) -> Serve:
 
 @call("get_foreign_keys")
 def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the foreign keys of the table or link that has them. If the request does not name it, return no keys."""
+    """Return the foreign keys of the table or link ``foreign_tbl_name``. A request without this name gets no keys."""
     request = args.request
     if not request.foreign_tbl_name:
         return ttypes.ForeignKeysResponse(foreignKeys=[])
@@ -344,9 +344,9 @@ def _requested(endpoint: Endpoint, client: Client, request: Any) -> tuple[Databa
 
 
 def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | None, ids: str | None) -> StoredTable:
-    """Return a table, or the source of a link. A request without a write id list gets the current table.
+    """Return a table, or the source of a link. Without a write id list the current state of the table is returned.
 
-    Constraints do not describe files, so they cannot mislead a client without such a list.
+    Other calls require the list, because the files depend on the snapshot. Constraints do not.
     """
     given = list_of(ids)
     linked = endpoint.link(name, table or "")

@@ -17,7 +17,7 @@ _COUNTERS = ("txn", "event", "lock", "compaction", "purged_event")
 
 
 def upgrade() -> None:
-    """Make the change."""
+    """Create all tables, and insert the counters and the default database."""
     op.create_table(
         "caches",
         sa.Column("id", _ID, nullable=False),
