@@ -36,7 +36,7 @@ from airflow_hivex.core.settings import ALLOW_CODE
 S = TypeVar("S", bound=RoutedStatement)
 
 ReadName: TypeAlias = tuple[TableName, VersionRange | None]
-"""A pair: a name that a query reads, and the commits that its CHANGES clause names, or None."""
+"""A pair: the name of a table or view that a query reads, and the commits of its CHANGES clause, or None."""
 
 _DEEPEST_VIEW = 100
 
@@ -45,9 +45,9 @@ _DEEPEST_VIEW = 100
 class BoundStatement(Generic[S]):
     """A statement that names only tables, and the snapshot in which the tables were found.
 
-    In ``statement``, the names of ``views`` and of changes are replaced by queries, and ROW__ID by columns of row ids.
-    Calls of permanent functions have full names. A temporary view is in ``views`` with an empty database name.
-    ``names`` has the links.
+    In ``statement``, the names of views and of tables with a CHANGES clause are replaced by queries, and ROW__ID by
+    columns of row ids. Calls of permanent functions have full names. ``views`` are the replaced views; the database
+    name of a temporary view is empty there. ``names`` has the links of the statement, with the tables that they show.
     """
 
     statement: S
@@ -57,10 +57,10 @@ class BoundStatement(Generic[S]):
     reads_row_ids: bool = False
 
     def check_row_ids(self, snapshot: Snapshot) -> None:
-        """Refuse a later snapshot in which ROW__ID means something else.
+        """Ensure that ROW__ID has the same meaning in a later snapshot of the tables.
 
         Raises:
-            OutrunError: a table was changed meanwhile.
+            OutrunError: ROW__ID means something else, because a table was changed meanwhile.
         """
         if not self.reads_row_ids:
             return
@@ -96,7 +96,7 @@ def bind(
 
 
 class _Views:
-    """The replacement of the names of views and of changes in a statement by their queries, level by level."""
+    """The replacement of views and of tables with CHANGES clauses by their queries, until a statement has none."""
 
     def __init__(self, context: StatementContext, running: Running | None) -> None:
         self._context = context
@@ -106,7 +106,7 @@ class _Views:
         self._known: dict[QualifiedName, StoredTable] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
-        """Return the statement with the queries in place of the names, and the tables that it names after that."""
+        """Return the statement with queries in place of its views, and the tables that it names after that."""
         context, session = self._context, self._context.session
         joined = context.joined(self._running)
         txn_id = joined.txn_id if joined is not None else self._running.opened_id if self._running else None
@@ -133,7 +133,7 @@ class _Views:
         raise InvalidObjectError("view", ".".join(min(views)), f"its views are nested deeper than {_DEEPEST_VIEW}")
 
     def _text_of(self, reference: TableReference) -> str | None:
-        """Return the query that replaces a name, or None for the name of a table."""
+        """Return the query that replaces a reference, or None if the reference names a table without CHANGES."""
         if reference.changes is not None:
             return self._changes.query(reference.table, reference.changes)
         temporary = self._context.session.objects.view(reference.table)
@@ -143,7 +143,7 @@ class _Views:
         return table.view_expanded_text or "" if table.is_view else None
 
     def _checked_views(self, expansion: Expansion) -> Iterator[QualifiedName]:
-        """Yield the views of an expansion; temporary views have an empty database name.
+        """Yield the views that an expansion has replaced; temporary views have an empty database name.
 
         Raises:
             ForeignNameError: a view of a closed namespace reads or calls an object of another namespace.
@@ -160,9 +160,10 @@ class _Views:
 
 
 class Expansion:
-    """One step that replaces names in a statement by texts; names in these texts stay for the next step.
+    """A replacement of names in a statement by queries. Names within these queries are left for another expansion.
 
-    After the step, ``named`` has the tables and the functions that each text names.
+    ``texts`` is a dict from name to query, or None for a name that stays. After :meth:`of`, ``named`` is a dict from
+    each replaced name to the tables and the functions that its query names.
     """
 
     def __init__(self, texts: Mapping[ReadName, str | None], parameters: Mapping[str, object], database: str) -> None:
@@ -172,7 +173,7 @@ class Expansion:
         self._database = database
 
     def of(self, statement: S) -> S:
-        """Return the statement with the texts. The target of an UPDATE, DELETE or MERGE keeps its name."""
+        """Return the statement with its names replaced. The target of an UPDATE, DELETE or MERGE keeps its name."""
         if not isinstance(statement, ChangeRows):
             return statement.with_queries(lambda query: self._query(query)[0])
         return replace(
@@ -189,9 +190,10 @@ class Expansion:
         return replace(part, query=query, target=target, source=source)
 
     def _query(self, query: Query, kept: Collection[int | None] = ()) -> tuple[Query, Sequence[int]]:
-        """Return the query with texts in place of names, and the origin of each of its references.
+        """Return the query with its names replaced, and a number for each reference of this new query.
 
-        The origin is the place of a reference in ``query``: the unchanged one, or the one that the text has replaced.
+        The number is the position in ``query.references`` of the same reference. For a reference within a replacing
+        text, it is the position of the reference that the text has replaced.
         """
         texts = [
             None if place in kept else self._texts.get((each.table, each.changes))

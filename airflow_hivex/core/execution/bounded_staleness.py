@@ -1,9 +1,9 @@
 """Queries over copies that lag, in sessions that accept a lag: they read all tables as of one earlier moment.
 
-A moment is the snapshot of a replication. The newest moment of the needed copies is tried first. All tables are read as
-of the same moment, even tables whose primary copy is on the cluster that runs the query. The lag is computed from
-the commits that the moment does not see. Before the job begins, the moment is recorded for the cleaner, and the tables
-are bound again.
+A moment is the snapshot in which a replication has read the copied tables. The newest moment of the needed copies is
+tried first. All tables are read as of the same moment, even tables whose primary copy is on the cluster that runs the
+query. The lag is computed from the commits that the moment does not see. Before the job begins, the moment is recorded
+for the cleaner, and the tables are bound again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_earlier(
 ) -> EarlierRead:
     """Return the tables as of an earlier moment, and the route, for a query that has no route to current rows.
 
-    If no candidate can serve an earlier moment, the route has no cluster, and a reason for each candidate.
+    If no candidate cluster can serve an earlier moment, the route names no cluster, but a reason for each candidate.
     """
     limit = context.session.max_lag
     catalog = context.services.catalog
@@ -149,7 +149,7 @@ class _Search:
 
 
 class _TooOldError(NotReadableError):
-    """The moment lags more than the session accepts, as do all earlier moments."""
+    """Error: the moment lags more than the session accepts, so no earlier moment needs to be tried."""
 
 
 def _lag(found: Sequence[EarlierTable], now_ms: int) -> tuple[int, int]:
@@ -168,7 +168,7 @@ def _as_of(moment: Moment, found: Sequence[EarlierTable], now_ms: int) -> AsOf:
 
 
 def _keep(context: StatementContext, running: Running, moment: Moment) -> None:
-    """Record the moment as the snapshot of the statement's transaction, so that the cleaner keeps its directories."""
+    """Record the moment as the transaction's snapshot, so that the cleaner keeps the directories of this moment."""
 
     def work(connection: Connection) -> None:
         read_as_of(connection, running.txn_id, moment.valid_txns)

@@ -41,8 +41,9 @@ S = TypeVar("S", bound=RoutedStatement)
 def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
     """Return the statement with full names in its calls of permanent functions.
 
-    The name of the current database replaces calls that ask for it. The definitions of the functions are added to
-    ``declarations``, if given. It takes one round trip for each name that neither Spark nor the session knows.
+    Calls that return the current database, such as current_database(), are replaced by its name. The definitions of the
+    functions are added to ``declarations``, if given. It takes one round trip for each name that neither Spark nor the
+    session knows.
 
     Raises:
         InvalidOperationError: a function reads tables, or runs arbitrary code, which ``hivex.allow.code.execution``
@@ -93,9 +94,10 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
 
 
 def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
-    """Return the text after the name in CREATE TEMPORARY FUNCTION, with full names of permanent functions.
+    """Return the definition of a temporary function, with full names in its calls of permanent functions.
 
-    The second value has the database and name of each permanent function that the body calls.
+    ``text`` is the part of CREATE TEMPORARY FUNCTION after the function's name. The second returned value has the
+    (database, name) of each permanent function that the body calls.
     """
     database, temporary = context.session.database, context.session.objects.functions
     statement = read(f"CREATE FUNCTION f {text}", database=database)

@@ -35,9 +35,9 @@ from airflow_hivex.core.settings import NAMESPACE_MODE
 def check_statement(context: StatementContext, statement: Statement, text: str | None) -> None:
     """Refuse a statement of a closed namespace that names an object of another namespace.
 
-    Temporary views and functions count, too. The check takes one round trip if the statement names such an object, else
-    none. The definitions of permanent views and functions are checked later, when ``binding`` and
-    ``called_functions.declare`` bind them.
+    Names in temporary views and functions that the statement uses count, too. The check takes one round trip if such an
+    object is named, else none. The definitions of permanent views and functions are checked later, when ``binding`` and
+    ``called_functions.declare`` read them.
 
     Raises:
         ForeignNameError: the current namespace is closed.
@@ -79,7 +79,7 @@ def check_definition(context: StatementContext, definition: Definition) -> None:
 
 
 def made_here(context: StatementContext, name: QualifiedName) -> TemporaryTable:
-    """Return the session's record of a new temporary table, made in the current namespace. One round trip."""
+    """Return a record of a new temporary table: the current namespace, and whether that is closed. One round trip."""
     current = context.session.database
     return TemporaryTable(name, current, _is_closed(context, current))
 
@@ -98,7 +98,7 @@ def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text:
 
 
 def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
-    """Return the permanent functions of a call: the called one, or those that a called temporary function calls."""
+    """Return the name of the called function; for a temporary function, those of the permanent ones that it calls."""
     objects = context.session.objects
     if call.database is None and call.name in objects.functions:
         return objects.permanent_functions([call.name])

@@ -57,7 +57,7 @@ def take(
     Folders that are empty after the deletion are deleted, too. ``depth`` is the number of levels of such folders.
 
     Raises:
-        InvalidOperationError: another statement reads one of the files, or has loaded it.
+        InvalidOperationError: another statement is loading one of the files now, or has loaded it already.
         TransactionNotOpenError: the transaction has ended meanwhile.
     """
     services = context.services
@@ -95,7 +95,10 @@ def take(
 
 
 def settle(services: Services, write: PendingWrite) -> bool:
-    """Delete the files of a statement if its transaction has committed; return whether all work is done."""
+    """Delete the recorded files if the statement's transaction has committed, and then remove the record.
+
+    Return False if a file could not be deleted. The record then stays.
+    """
     if write.is_registered:
         return _delete(services, _from(write))
     services.store.write(lambda connection: pending_writes.forget(connection, [write.id]))
@@ -109,7 +112,10 @@ def _from(write: PendingWrite) -> ConsumedFiles:
 
 
 def _common(one: ConsumedFiles, other: ConsumedFiles) -> str | None:
-    """Return the location of a file that both statements read, or None. A replaced file counts as another file."""
+    """Return the location of a file that both statements read, or None.
+
+    If the file was replaced or changed between the two listings, it counts as two files.
+    """
     if one.cluster != other.cluster:
         return None
     theirs = {_location(place, name): stamp for place, names in other.folders.items() for name, stamp in names.items()}

@@ -311,7 +311,9 @@ class StatementContext:
     frames: Frames | None = None
 
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
-        """Return the result of a job, run on a cluster for the statement. A later process may resume its ``write``.
+        """Run a job of the statement on a cluster, and return its result.
+
+        With ``write``, a later session can wait for the job if this process ends before the job.
 
         Raises:
             TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
@@ -330,13 +332,13 @@ class StatementContext:
         return check_written(cluster, plan, result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
-        """Return the plan with the cluster's root, which Spark's processes check, and a configuration for charsets."""
+        """Return the plan with the root that Spark's processes check and, if needed, a configuration for charsets."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def joined(self, running: Running | None) -> JoinedTransaction | None:
-        """Return the transaction of several statements in which a statement is bound, or None.
+        """Return the transaction of several statements to which the statement belongs, or None.
 
-        A statement that is only explained has no ``running``.
+        If the statement is only explained, ``running`` is None, and the session's transaction is returned.
         """
         return self.session.transaction if running is None else running.joined
 
@@ -352,7 +354,7 @@ class StatementContext:
     def health(self, cluster: str, *, runs_job: bool) -> Health:
         """Return the health of a cluster: whether the statement could run there now.
 
-        The runner is asked only with ``runs_job``.
+        With ``runs_job`` the runner must be usable, too.
         """
         configured = self.services.clusters.get(cluster)
         if runs_job and self.session.server_jobs_only and not configured.kind.is_server:

@@ -49,6 +49,8 @@ def begin(
 ) -> tuple[TableWrite, PendingWrite]:
     """Record a write to an external table; return the write with its token, and its record in ``pending_writes``.
 
+    The names of the write's files contain the token, so that these files are found again.
+
     Raises:
         InvalidOperationError: the statement is part of a transaction of several statements, or a partition has another
             format.
@@ -144,7 +146,7 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
         PrimaryChangedError: another cluster is the table's primary now.
-        InvalidOperationError: a partition was added meanwhile with another location.
+        InvalidOperationError: the table or one of the partitions was moved or replaced meanwhile.
     """
     table = write.table
     if not table_rows.lock_for_change(connection, [table.id]):
@@ -183,7 +185,7 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
 
 
 def register_new(connection: Connection, write: PublishedWrite, txn_id: int) -> Registration:
-    """Record that the rows of a new table were written, and return the registration of the table."""
+    """Record in the caller's commit that a new table's rows were written; return what the catalog must register."""
     pending_writes.change_document(connection, write.pending.id, registered=True)
     names = frozenset(each for each in write.locations if each is not None)
     cluster = write.table.storage.primary.cluster
@@ -198,7 +200,7 @@ def finish(services: Services, write: PublishedWrite) -> None:
 def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
     """Withdraw the write of an aborted transaction, or finish the write of a committed transaction.
 
-    Return whether all work is done. With ``own`` the failing statement itself is the caller, and it is certain that its
+    Return whether all work is done. With ``own`` the caller is the failing statement itself, which knows that its
     transaction is aborted.
     """
 

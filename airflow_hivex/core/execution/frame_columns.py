@@ -1,4 +1,4 @@
-"""Columns of a DataFrame matched with columns of a table, by name at any depth. Pure."""
+"""The matching of a DataFrame's columns with a table's columns, by name at any depth, without reading any data."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class InsertedRows:
 
 
 AS_GIVEN = InsertedRows()
-"""The value for rows that are added to the partitions of their own values."""
+"""The value for an INSERT INTO that names no partition and no columns."""
 
 
 def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:

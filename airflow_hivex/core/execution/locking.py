@@ -124,9 +124,9 @@ class LockPlan:
 
 
 def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
-    """Return the locks of the statement: on partitions if a filter selects some of a table, else on the whole table.
+    """Return the locks of the statement. A table that is read with a filter on its partitions is locked by partition.
 
-    It takes one round trip for each table that has such a filter.
+    Other tables are locked as a whole. It takes one round trip for each table with such a filter.
     """
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
@@ -187,7 +187,7 @@ def _pruned(reading: StatementReading, reference: TableReference, candidates: fr
 
 
 def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -> list[LockComponent]:
-    """Return the locks of partitions that were added after the statement requested its locks."""
+    """Return the read locks that the statement still needs, on partitions added since it requested its locks."""
     locked = wanted.read.get((bound.table.database, bound.table.name))
     if locked is None:
         return []
@@ -196,5 +196,5 @@ def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -
 
 
 def added_partitions(bound: BoundTable, locked: frozenset[str]) -> list[str]:
-    """Return the partitions that were added after the locks were requested."""
+    """Return the registered partitions of ``bound`` that are not ``locked``, as they were added after the request."""
     return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)

@@ -39,9 +39,8 @@ def change_metadata(
 ) -> Result:
     """Apply a change of metadata under its locks, in the commit of its own transaction.
 
-    On a transactional table the change has a write id, by which caches notice the change. ``before`` runs first, under
-    the same locks. For each of its steps that must be undone if the change fails, it adds a function to ``undo`` of its
-    argument.
+    On a transactional table the change has a write id, by which caches notice the change. ``before`` is called first,
+    under the same locks. It may append functions to ``Running.undo``, which are called if the change fails.
     """
     services = context.services
     if before is None and not table.is_transactional:
@@ -107,7 +106,7 @@ def check_location(
     is_external: bool = False,
     is_closed: bool = False,
 ) -> None:
-    """Refuse a location that is not a separate folder of a namespace on a cluster.
+    """Refuse a location that an object of a namespace cannot have on a cluster.
 
     If ``cluster`` is None, the location is on the default cluster. ``is_closed`` says that the new namespace will be
     closed. With ``is_external`` the location cannot be a pattern, unless a folder has exactly this name. If the file
@@ -154,12 +153,12 @@ def check_location(
 def check_links(
     context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
 ) -> None:
-    """Refuse a folder of a partition that leads by symbolic links to another namespace.
+    """Refuse a partition's folder that leads by symbolic links to a folder of another namespace, if either is closed.
 
     A folder without symbolic links is not checked.
 
     Raises:
-        InvalidObjectError: the folder belongs to another namespace, and either namespace is closed.
+        InvalidObjectError: the folder leads to such a folder.
     """
     files = context.services.files(cluster)
     real, root = real_path(files, location), real_path(files, "")
@@ -202,7 +201,7 @@ class ColumnsChangedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SchemaMerge:
-    """A table before and after a statement adds columns to it."""
+    """The addition of columns by a statement: its target table before and after that."""
 
     before: StoredTable
     after: Table
@@ -226,7 +225,7 @@ class SchemaMerge:
         return self._with_columns(table)
 
     def storing(self, context: StatementContext, running: Running) -> Callable[[Connection], None]:
-        """Return a function that stores the columns in the commit of the statement."""
+        """Return a function that stores the new columns. It must be called in the commit of the statement."""
         catalog = context.services.catalog
 
         def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:

@@ -1,6 +1,6 @@
 """The plan of a statement's job on the chosen cluster: scans of the bound tables, writes and configuration.
 
-Every job of a statement is planned by :func:`plan_job`, whichever runner it goes to. Pure.
+Every job of a statement is planned by :func:`plan_job`, whichever runner it goes to. No function reads data or files.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def casts_values(context: StatementContext, cluster: Cluster) -> bool:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a scan to which directories are added while they are found."""
+    """A part of a scan while it is built; directories are added one by one."""
 
     base_path: str
     layout: str | None
@@ -229,7 +229,7 @@ class _Part:
 
 
 def _deletes(directory: Directory) -> bool:
-    """Return whether a directory removes rows; a minor compaction also makes delete deltas without a file."""
+    """Return whether a directory has delete events. A delete delta of a minor compaction may have no file."""
     return directory.is_delete_delta and directory.files > 0
 
 

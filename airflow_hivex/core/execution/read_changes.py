@@ -52,9 +52,9 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
 
 
 class ReadChanges:
-    """The queries of the changes that a statement reads.
+    """The queries that replace the CHANGES clauses of a statement.
 
-    All places that name the same commits read the same changes.
+    Clauses with the same table and the same commits get the same query, and so read the same changes.
     """
 
     def __init__(self, context: StatementContext) -> None:
@@ -62,7 +62,7 @@ class ReadChanges:
         self._queries: dict[tuple[TableName, VersionRange], str] = {}
 
     def query(self, name: TableName, wanted: VersionRange) -> str:
-        """Return a query of the rows that the named commits have added to, and removed from, a table.
+        """Return a query of the rows that the commits ``wanted`` have added to, and removed from, a table.
 
         Raises:
             HivexError: as :func:`changes_query`.
@@ -210,7 +210,7 @@ class ChangeStream:
             self._since = read_versions.find(context, snapshot, table, _version(since), None).version.write_id
 
     def begin(self) -> ChangeBatch | None:
-        """Return the unfinished batch, else the next one, or None if there are no new commits."""
+        """Return the batch that was begun and not ended, else the next batch, or None if there are no new commits."""
         return self._context.services.store.write(
             lambda connection: change_streams.begin_batch(connection, self._table.id, self._stream, self._since)
         )

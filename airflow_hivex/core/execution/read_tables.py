@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions.shared_state import share_snapshot, stored_
 
 
 class Names:
-    """The tables that a statement names; a link means its source.
+    """The tables that a statement names. A link stands for its source, the table that it shows.
 
     Links are looked up once, before the locks of the statement are acquired.
     """
@@ -42,7 +42,7 @@ class Names:
             self._links |= self._context.services.links.find(new)
 
     def of(self, name: TableName) -> QualifiedName:
-        """Return the database and name of a table, or of the source of a link."""
+        """Return the database and name of a table; for a link, those of its source."""
         link = self.link(name)
         return self._context.session.qualify(name) if link is None else link.source
 
@@ -51,7 +51,7 @@ class Names:
         return None if name.namespace is None else self._links[self._context.session.qualify_link(name)]
 
     def are_of(self, snapshot: Snapshot) -> bool:
-        """Return whether no other table has the name of a link's source in a snapshot."""
+        """Return whether in a snapshot no link's source was replaced by another table of the same name."""
         return all(
             (table := snapshot.tables.get(link.source)) is None or table.id == link.source_id
             for link in self._links.values()
@@ -65,7 +65,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table that a statement reads at one place, the conditions on its partitions, and the link that names it."""
+    """The table of one reference of a statement, the conditions on its partitions, and the link that names it."""
 
     table: StoredTable
     predicate: Predicate | None
@@ -81,7 +81,7 @@ class ReadTable:
     def shown_of_own(
         self, own: Mapping[str | None, Sequence[WrittenDirectory]], contents: TableContents
     ) -> Mapping[str | None, Sequence[WrittenDirectory]]:
-        """Return the directories of the statement's own transaction; for a link, only of partitions that it shows.
+        """Return the directories that the own transaction has written; for a link, only in partitions that it shows.
 
         ``contents`` has all partitions of the table. A dynamic link also shows new partitions of the transaction.
         """
@@ -109,7 +109,7 @@ class StatementReading:
         self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
 
     def take_snapshot(self, running: Running) -> None:
-        """Continue with the statement's own snapshot, taken after it has waited for its locks.
+        """Replace ``snapshot`` by a later snapshot, taken after the statement has acquired its locks.
 
         Raises:
             OutrunError: the source of a link was renamed or dropped meanwhile.
@@ -145,7 +145,7 @@ class StatementReading:
         return frozenset({*primaries, self._context.services.clusters.default, *([pinned] if pinned else ())})
 
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
-        """Return the partitions of a table that may match ``predicate``, with their copies on ``clusters``."""
+        """Return the partitions that may match ``predicate``, with their directories and copies on ``clusters``."""
         key = (table.id, predicate)
         if key in self._read:
             earlier, on, contents = self._read[key]
@@ -162,7 +162,7 @@ def statement_snapshot(
     running: Running,
     known: Iterable[StoredTable] = (),
 ) -> Snapshot:
-    """Take and return the snapshot of the statement's own transaction, or the shared one of a joined transaction."""
+    """Take and return the statement's snapshot. Statements of one joined transaction share one snapshot."""
     if running.joined is not None and running.joined.snapshot is None:
         _share_snapshot(context, running.joined)
     shared = None if running.joined is None else running.joined.snapshot

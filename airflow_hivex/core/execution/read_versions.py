@@ -27,8 +27,8 @@ from airflow_hivex.core.transactions.shared_state import read_as_of
 class FoundVersion:
     """A version of a table that can be read now.
 
-    ``floors`` is a dict from partition id to the highest write id of a directory that has replaced others. The cleaner
-    may have removed the replaced directories.
+    ``floors`` is a dict from partition id to the highest write id of the directories that have replaced others. The
+    cleaner may have removed these others, so versions before this write id may be incomplete.
     """
 
     version: TableVersion
@@ -119,9 +119,9 @@ def contents_of(
 
 
 def _note_for_cleaner(context: StatementContext, running: Running, table: StoredTable, settled_txn_id: int) -> None:
-    """Record the version as the statement's snapshot, so that the cleaner keeps its directories.
+    """Record the version as the statement's snapshot, so that the cleaner keeps the directories of the version.
 
-    In a joined transaction, the cleaner keeps them for a limited time.
+    In a joined transaction, the cleaner keeps these directories for a limited time.
     """
     services = context.services
     if running.earliest is not None and running.earliest.high_watermark <= settled_txn_id:

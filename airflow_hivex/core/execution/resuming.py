@@ -1,6 +1,6 @@
 """A write whose job continues on its server after the process has ended.
 
-A later session of the writer waits for the job.
+A writer is a named part of a transaction of several statements. A later session of the same writer waits for the job.
 
 The record of the pending write belongs to one session. A session claims the record before it moves the files into
 place. No other session takes over a claimed record.
@@ -31,10 +31,10 @@ _COUNTED_FORMATS = ("orc", "parquet")
 
 
 def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:
-    """Return the write of an earlier session that this session may continue, or withdraw all writes and return None.
+    """Return the write of an earlier session of ``writer`` that this session may continue, or None.
 
-    The earlier session had the same ``writer``. A returned write is the only write of the writer, and its job may still
-    run. It belongs to this session now.
+    A returned write is the only write of the writer, and its job may still run. It belongs to this session now. If None
+    is returned, all earlier writes of the writer are withdrawn.
     """
     with services.store.read() as connection:
         earlier = pending_writes.of_transaction(connection, txn_id, writer=writer)
@@ -58,8 +58,8 @@ def take_over(services: Services, txn_id: int, writer: str, began: int) -> Pendi
 def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
     """Return the write of an earlier session that the statement continues, or None if it begins a new write.
 
-    ``facts`` are compared with the earlier write, except for ids. The earlier write is withdrawn if another statement
-    has begun it, or if the server does not know its operation.
+    The earlier write must equal ``facts``, except for ids. Otherwise it is withdrawn. It is also withdrawn if another
+    statement has begun it, or if the server does not know its operation.
     """
     joined = running.joined
     held = None if joined is None else joined.held
@@ -86,7 +86,7 @@ def resumed(context: StatementContext, running: Running, table: StoredTable, fac
 
 
 def fingerprint(context: StatementContext) -> str:
-    """Return a hash that identifies the statement, by its text, its parameters and the objects of its session."""
+    """Return a hash of the statement's text and parameters, the current database and the temporary objects."""
     given = [context.text, sorted((name, repr(value)) for name, value in context.parameters.items())]
     session = context.session
     return hashlib.sha256(json.dumps([*given, session.database, session.objects.definitions]).encode()).hexdigest()
@@ -105,7 +105,7 @@ def resumable(
 
 
 class PendingOperation:
-    """The operation of a server for a pending write (``ResumableWrite``)."""
+    """The record of the server's operation that runs a pending write; an implementation of ``ResumableWrite``."""
 
     def __init__(self, services: Services, table: StoredTable, pending: PendingWrite, statement: str) -> None:
         self._services = services

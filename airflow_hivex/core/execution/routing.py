@@ -55,10 +55,10 @@ S = TypeVar("S", bound=RoutedStatement)
 class RoutedQuery(Generic[S]):
     """A bound and routed statement: the bound table of each reference, the targets of writes, and the route.
 
-    In ``statement``, the names of ``views`` are replaced by queries, and ROW__ID by columns of row ids. A temporary
-    view has an empty database name. ``problems`` has the error of each cluster that cannot be used now. ``rows`` has
-    the partition and columns of the rows of each INSERT. ``as_of`` is the earlier moment that a query over lagging
-    copies reads.
+    In ``statement``, the names of ``views`` are replaced by queries, and ROW__ID by columns of row ids. The database
+    name of a temporary view is empty. ``problems`` has the error of each cluster that cannot be used now. ``rows`` has
+    an item for each INSERT: the partition and the columns of its rows. ``as_of`` is the earlier moment that a query
+    reads from lagging copies.
     """
 
     statement: S
@@ -78,7 +78,7 @@ class RoutedQuery(Generic[S]):
 
     @property
     def row_ids(self) -> tuple[str | None, ...]:
-        """Return for each table of ``bound`` the column of its row ids, or None."""
+        """Return for each table of ``bound`` the name of the column with its row ids, or None if they are not read."""
         return tuple(reference.row_id for reference in self.statement.references)
 
 
@@ -160,7 +160,7 @@ def _earlier(
     *,
     may_lag: bool,
 ) -> RoutedQuery[S]:
-    """Return the query as one over copies that lag, if it has no other route and its session accepts such copies.
+    """Return the query with a route to copies that lag, if it has no other route and its session accepts such copies.
 
     A transaction of several statements never reads such copies: it reads one snapshot, and its writes need current
     rows.
@@ -278,7 +278,7 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Clust
 
     Raises:
         RoutingError: no cluster can run the statement; the ``route`` of the error says what each cluster lacks.
-            NoUsableClusterError: clusters have all the files, but cannot be used now.
+        NoUsableClusterError: clusters have all the files, but cannot be used now.
         HivexError: the only cluster that could run the statement cannot be used now; RootMissingError, for example.
     """
     return _cluster_of(context, routed.route, routed.problems)

@@ -47,7 +47,9 @@ class _Kind(enum.Enum):
 
 
 def with_row_ids(statement: S, table_of: TableOf) -> S:
-    """Return the statement with each ROW__ID replaced by a column. The table's reference has its name as ``row_id``.
+    """Return the statement with each ROW__ID replaced by a column of row ids.
+
+    The attribute ``row_id`` of the table's reference has the name of this column.
 
     Raises:
         InvalidOperationError: several tables have a ROW__ID, or the table has no row ids.
@@ -68,7 +70,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
 class _Tables:
     """The meaning of ROW__ID in each reference of a query.
 
-    ``before`` is a dict from name to query, for queries that are computed before.
+    ``before`` is a dict from name to query, for the queries whose rows are computed before this query runs.
     """
 
     def __init__(self, table_of: TableOf, before: Mapping[TableName, Query] | None = None) -> None:
@@ -113,7 +115,7 @@ def _why_none(table: Table) -> str:
 
 
 def row_id_meaning(table: Table) -> tuple[bool, str]:
-    """Return whether a table has a column of its own named ROW__ID, and the reason why it has no row ids, or ``""``."""
+    """Return whether the user has named a column ROW__ID, and why the table has no row ids (``""`` if it has)."""
     return _has_own(table), _why_none(table)
 
 
@@ -121,7 +123,7 @@ def row_id_meaning(table: Table) -> tuple[bool, str]:
 
 
 def _settled(query: Query, tables: _Tables, names: Mapping[int | None, str] | None = None) -> Query:
-    """Return the query with each ROW__ID replaced by a column; ``names`` has the columns of some tables already."""
+    """Return the query with each ROW__ID replaced by a column; ``names`` prescribes the columns of some references."""
     uses = query.row_ids.uses
     if not uses:
         return query
@@ -158,7 +160,7 @@ def _columns(
     *,
     is_repeated: bool,
 ) -> dict[int, str]:
-    """Return the names of the columns of row ids, as a dict from the place of the table's reference.
+    """Return a dict from the place of a table's reference in the query to the name of the column with its row ids.
 
     Each name is unique in the query. So it is never ambiguous, and a NATURAL JOIN does not use it. If nothing else in
     the query is named ROW__ID, the column has this name, since Spark names results such as max(ROW__ID) after it.
@@ -170,7 +172,13 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """Return the place of the table whose row ids a use reads (or None), and how many scopes further out it is."""
+    """Return the place of the reference whose row ids a ROW__ID means, and how many scopes further out it is.
+
+    The place is None if ROW__ID stays, because it is, or may be, an ordinary column.
+
+    Raises:
+        InvalidOperationError: it may mean several tables, or no table with row ids.
+    """
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
             return None, 0
@@ -210,7 +218,10 @@ def _ambiguous(found: Sequence[TableReference], scope: Candidates, tables: _Tabl
 def _of_change(
     statement: ChangeRows, table_of: TableOf
 ) -> tuple[Query | None, ChangeQuery, ChangeQuery | None, ChangeQuery | None]:
-    """Return the source and the three parts of a statement, which read one scan of the target and one of the source."""
+    """Return the source and the three parts of a statement, with each ROW__ID replaced by a column.
+
+    All parts read one scan of the target and one of the source.
+    """
     source = statement.source
     before = {}
     kept = None if statement.matched.source is None else statement.matched.query.references[statement.matched.source]

@@ -88,10 +88,12 @@ def own_transaction(
 ) -> Iterator[Running]:
     """Yield a transaction for one statement. The block commits it; an error of the block aborts it.
 
-    The transaction is opened when the statement requests locks, or uses its id. ``txn_id`` names a transaction that is
-    open already. With ``again`` an OutrunError has a successor.
+    The transaction is opened when the statement requests locks, or uses the transaction's id. With ``txn_id`` the
+    statement uses this open transaction. With ``again`` an OutrunError gets a ``successor``, in which the statement can
+    run again.
 
-    With ``hive.txn.readonly.enabled`` its type may be READ_ONLY (docs/reference/transactions.md, "States and types").
+    With ``read_only`` and ``hive.txn.readonly.enabled`` the transaction has the type READ_ONLY
+    (docs/reference/transactions.md, "States and types").
     """
     session = context.session
     transactions = context.services.transactions
@@ -135,7 +137,7 @@ def own_transaction(
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """The opener of a statement's own transaction, which it keeps alive until ``alive`` is closed."""
+    """The opener of a statement's own transaction. Heartbeats keep the transaction alive until ``alive`` is closed."""
 
     context: StatementContext
     running: Running

@@ -35,7 +35,8 @@ def register_writes(
 ) -> None:
     """Register the writes of a statement's own transaction in its commit.
 
-    The components of the transaction then name the partitions that were changed, even if the statement named none.
+    The transaction's components, its records of changed tables and partitions, then name the partitions that really
+    were changed, even if the statement named none.
 
     Raises:
         NoSuchTableError: a table was dropped meanwhile.
@@ -61,9 +62,9 @@ def register_writes(
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
     """Withdraw writes of a transaction: they never become visible, and their files are deleted. Committed writes stay.
 
-    Return the number of writes that are completely removed. With ``own`` the statement itself fails: its write may have
-    been withdrawn before, or a later session may continue it. If the files of a write cannot be deleted, its record
-    stays for :func:`delete_abandoned`.
+    Return the number of writes that are completely removed. With ``own`` the caller is the failing statement itself; a
+    write that a later session continues then stays. If the files of a write cannot be deleted, its record stays for
+    :func:`delete_abandoned`.
     """
     external = [write for write in writes if write.facts.token]
     settled = sum(external_writes.settle(services, write, own=own) for write in external)

@@ -125,7 +125,10 @@ def _begin_managed(
 def _allocate(
     context: StatementContext, joined: JoinedTransaction, table: StoredTable, facts: TableWrite, connection: Connection
 ) -> tuple[TableWrite, PendingWrite]:
-    """Return a write in a transaction of several statements with its ids, and its record in ``pending_writes``."""
+    """Allocate the ids of a write in a transaction of several statements.
+
+    Return the write with these ids, and its record in ``pending_writes``.
+    """
     txn_id = joined.txn_id
     pending_writes.one_at_a_time(connection, [txn_id])
     # All base directories of one write id have one name. Another process may still write or delete a base that was
