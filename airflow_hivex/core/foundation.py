@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 
 @dataclass(frozen=True)
 class Foundation:
-    """The database of a metastore, its settings and clock, its clusters, its catalog, transactions and locks."""
+    """The objects of one open metastore: database, settings, clock, clusters, catalog, transactions and locks."""
 
     store: Store
     settings: Settings

@@ -21,9 +21,10 @@ _STAGED = re.compile(r"(\d+)_0(.*)")
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """The files of a write for one folder: ``staged`` is the hidden folder with the files, or None without files.
+    """The files that a write moves into the folder ``location``.
 
-    With ``overwrite`` the files replace all visible files of the folder.
+    ``staged`` is the hidden folder with these files, or None without files. With ``overwrite`` the files replace all
+    visible files of ``location``.
     """
 
     location: str

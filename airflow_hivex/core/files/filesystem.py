@@ -182,7 +182,7 @@ class ClusterFiles:
                     yield name[len(path) :].strip("/"), size
 
     def list_loose_files(self, location: str) -> list[str]:
-        """Return the sorted names of the files below a directory. If the location is a file, its name is empty.
+        """Return the sorted relative paths of the data files below a directory. A file has the relative path ``""``.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -236,10 +236,10 @@ class ClusterFiles:
         return [name.rpartition("/")[2] for name, kind, _ in entries if kind == wanted]
 
     def move_file(self, location: str, target: str) -> None:
-        """Move a file to a free place in the same file system.
+        """Move a file to another location in the same file system.
 
         Raises:
-            StorageError: the file is missing, the new place has a file, or the file cannot be moved.
+            StorageError: the file is missing, ``target`` exists already, or the file cannot be moved.
         """
         path, place = self._path(location), self._path(target)
         with self._storage(path):
@@ -420,10 +420,10 @@ class ClusterFiles:
         return not is_object_store(self._filesystem)
 
     def move_directory(self, location: str, target: str) -> None:
-        """Move a directory to a free place in the same file system.
+        """Move a directory to another location in the same file system.
 
         Raises:
-            StorageError: the directory is missing, the new place is not free, or the directory cannot be moved.
+            StorageError: the directory is missing, ``target`` exists already, or the directory cannot be moved.
         """
         path, place = self._path(location), self._path(target)
         with self._storage(path):
@@ -438,7 +438,7 @@ class ClusterFiles:
             self._fs.invalidate_cache(path.rpartition("/")[0])
 
     def copy_directory(self, location: str, target: str) -> None:
-        """Copy a directory with all its files to a free place.
+        """Copy a directory with all its files to a location that does not exist yet.
 
         Raises:
             StorageError: the directory could not be copied completely.
@@ -507,7 +507,7 @@ class ClusterFiles:
 
 
 def _delete_folders_in(path: str) -> None:
-    """If a local directory has many folders, delete the folders, several at the same time."""
+    """Delete the folders in a local directory several at a time, if they are many. Otherwise do nothing."""
     status = Path(path).lstat()
     # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count no
     # links.
@@ -533,7 +533,7 @@ FILE, FOLDER = "file", "directory"
 def type_of(fs: Any, path: str) -> str | None:
     """Return ``file`` or ``directory``, or None if neither exists.
 
-    The function of fsspec would regard a store that does not respond as empty.
+    If the store does not respond, an error is raised; ``exists`` of fsspec would return False.
     """
     try:
         return str(fs.info(path)["type"])
@@ -544,7 +544,7 @@ def type_of(fs: Any, path: str) -> str | None:
 def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
     """Yield (name, type, size) for each entry, down to ``depth`` levels below a directory. For a file yield the file.
 
-    The function of fsspec would regard unreadable directories as empty.
+    If a directory cannot be read, an error is raised; ``walk`` of fsspec would regard it as empty.
     """
     if depth is None and isinstance(fs, ArrowFSWrapper):
         yield from _selected(fs, path)

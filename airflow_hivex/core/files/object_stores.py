@@ -33,11 +33,11 @@ _TAKEN = (
 )
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-"""Environment variables that may set the region. The first one that is set is used, as pyarrow may not read them."""
+"""Environment variables with the region; the first one that is set is passed to pyarrow, which may not read them."""
 _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
 """Default time-outs in seconds, so that an unreachable cluster is reported soon."""
 _OF_OTHERS = "us-east-1"
-"""The region for endpoints of stores other than Amazon's, for which no region is looked up."""
+"""The region that is passed for stores other than Amazon's, so that pyarrow does not look up their region."""
 _ATTEMPTS = 3
 # Source: Arrow's ErrorToStatus (s3_internal.h) and the codes of libcurl.
 _AWS_ERROR = re.compile(r"AWS Error (\w+) during \w+ operation[^:]*: (.*)", re.DOTALL)
@@ -51,7 +51,7 @@ def is_object_store(filesystem: str) -> bool:
 
 
 def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
-    """Return pyarrow's file system for a root in S3, the same object for the same options. No request is sent.
+    """Return pyarrow's file system for a root in S3. Equal arguments return the same object. No request is sent.
 
     ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for stores other than Amazon's. Missing keys,
     region and endpoint are taken from the environment, as by all clients of Amazon.

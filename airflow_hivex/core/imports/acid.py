@@ -1,6 +1,6 @@
 """The directories of a transactional table of Hive, for their registration.
 
-Hive lists folders to find the directories that its readers need; here the catalog has rows for them. Only the
+Hive lists folders to find the directories that its readers need; here the catalog has records of them. Only the
 directories that a snapshot of Hive's transactions reads are registered. Source: docs/reference/directories.md,
 "Directories of a snapshot".
 """
@@ -39,7 +39,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 _OPERATION = "An import of"
 _LONGEST_NAME = 128
 _LENGTHS = "_flush_length"
-"""The ending of the name of a side file. The side file has the valid length of a streamed file."""
+"""The ending of the names of Hive's side files, which store how many bytes of a streamed file are valid."""
 
 _COMPACTED = "_metadata_acid"
 
@@ -61,7 +61,8 @@ class HiveDirectories:
 class _Place:
     """The folder of a partition, or of a table without partitions.
 
-    ``files`` is a dict from directory to the path and size of its files. ``originals`` are the other files.
+    ``files`` is a dict from directory to (path, size) pairs of its files. ``originals`` are the files that are in no
+    base or delta directory.
     """
 
     files: dict[str, list[tuple[str, int]]]
@@ -187,7 +188,7 @@ class DirectoryReader:
     def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
         """Return the bases that a compaction has written, although their names do not show this.
 
-        Only bases whose own write id is not committed are checked.
+        Only for bases whose own write id is not committed does this matter, so only these are checked.
         """
         found = []
         for name in place.files:

@@ -1,6 +1,6 @@
-"""Databases, tables, partitions and functions of a Hive metastore as objects of the catalog. No I/O.
+"""The conversion of a Hive metastore's databases, tables, partitions and functions to objects of the catalog.
 
-If an object cannot be converted, the error has the reason. Notes describe how a converted object differs.
+If an object cannot be converted, the error has the reason. Notes describe how a converted object differs from Hive's.
 """
 
 from __future__ import annotations
@@ -169,10 +169,10 @@ def _check_type(name: str, hive: Any) -> None:
 
 
 def _refuse_others(name: str, hive: Any) -> None:
-    """Refuse a table of another system.
+    """Refuse a table whose rows are in another system, and not in files of the table's folder.
 
     Raises:
-        InvalidObjectError: the table belongs to another system.
+        InvalidObjectError: a parameter of the table says that its rows are in another system.
     """
     parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
     for key in _FORMAT_OF_OTHERS:
@@ -237,7 +237,7 @@ def _converted_view(name: str, hive: Any, cluster: Cluster, *, keeps_others: boo
 
 
 def own_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of an object without those that become fields of the converted object."""
+    """Return the parameters that a converted object keeps. Statistics, comments and reserved names are excluded."""
     own = (PARTITION_ROW_IDS, MOVING_FOLDER, TEMPORARY_NAMESPACE)
     gone = {each.lower() for each in (*STATISTICS, _COMMENT, *own)}
     return {

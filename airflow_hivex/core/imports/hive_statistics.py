@@ -1,4 +1,4 @@
-"""The conversion of statistics of a Hive metastore to the statistics of ANALYZE. Pure.
+"""The conversion of statistics of a Hive metastore to the statistics of ANALYZE. No table is read.
 
 Hive and Spark store counts and sizes in the parameters of tables and partitions. Hive has structures for the statistics
 of columns, and Spark stores them in parameters. Minima and maxima of texts and times are skipped, because Hive does not

@@ -311,7 +311,10 @@ _FATAL = (HiveUnavailableError, StoreError)
 
 
 def _with_row_ids(found: ImportedTable) -> ImportedTable:
-    """Return the table with a property: the highest write id of rows that Hive has numbered."""
+    """Return the table with a property that records the highest write id of Hive.
+
+    Up to this write id, Hive has numbered the rows, and their row ids are unique only within a partition.
+    """
     table, directories = found.table, found.directories
     if directories is None or table.is_insert_only or directories.next_write_id <= 1:
         return found

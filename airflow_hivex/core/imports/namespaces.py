@@ -61,7 +61,7 @@ _MARKER = "_hivex_import"
 """The name of a hidden file in the folder of a table during the copy of its files. Its text names the source."""
 
 _NOWHERE = ""
-"""The target cluster of plans. No cluster of the source has this name, so plans have all directories of the source."""
+"""The target cluster in plans of copies. No cluster of the source has this name, so a plan has all directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,11 @@ class NamespaceImporter:
     def run(
         self, namespace: str, *, tables: str | None = None, into: str | None = None, dry_run: bool = False
     ) -> list[ImportedObject]:
-        """Import the tables and views of a namespace, all or none; return the result for each object.
+        """Import the objects of a namespace in one transaction; return the result for each object.
 
         Existing objects of the same names stay unchanged. External tables and links are refused, and the other objects
-        are imported nevertheless. ``tables`` is a pattern as in SHOW; ``into`` is the name here, by default the same.
+        are imported nevertheless. With ``tables``, a pattern as in SHOW, only matching tables and views are imported,
+        and no functions. ``into`` is the name of the new namespace, by default the name in the source.
 
         Raises:
             NoSuchDatabaseError: the source has no such namespace.
@@ -252,7 +253,7 @@ class NamespaceImporter:
     def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> dict[int, str]:
         """Copy the files of all tables; return a dict from directory id in the source to checksum.
 
-        If the source has recorded a checksum for a directory, both are compared.
+        If the source has recorded a checksum for a directory, the checksum of the copy must equal it.
         """
         target = self._services.files_to_change(self._cluster)
         copies = []
@@ -337,7 +338,7 @@ class NamespaceImporter:
             raise
 
     def _take_back(self, here: str) -> None:
-        """Drop the database that this import has created, unless other statements use it. The method does not wait."""
+        """Drop the database that this import has created, unless other statements use it. Do not wait for locks."""
         services = self._services
 
         def drop(connection: Connection) -> None:

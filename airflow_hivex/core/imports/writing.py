@@ -146,5 +146,5 @@ class ImportedObject:
 
     @property
     def is_missing(self) -> bool:
-        """Return whether the object was refused, or differs from the source."""
+        """Return whether the source's object does not exist here: it was refused, or another object has its name."""
         return self.outcome in (ImportOutcome.DIFFERS, ImportOutcome.REFUSED)

@@ -1,8 +1,8 @@
 """Compaction: the rows of several directories in one directory, with unchanged row ids and write ids.
 
 If the files allow it, their stripes are concatenated, and only some of them are rewritten. Otherwise one pass reads,
-sorts and writes all rows. Each writer that has given row ids to rows gets one file. Source: docs/reference/spark.md,
-"Compaction"; docs/reference/directories.md.
+sorts and writes all rows. There is one new file for each writer, the number of the task that gave the rows their ids.
+Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _compact_full_acid(
 
 
 def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
-    """Return rows or delete events with the columns of files, and with their kind and writer, which choose the file."""
+    """Return rows or delete events with the columns of files, and two columns that choose the file: kind and writer."""
     is_row = kind == _ROW
     row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
     # In a form that Spark cannot simplify: after constants it would not sort by further columns.

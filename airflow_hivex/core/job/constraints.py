@@ -48,7 +48,7 @@ def default_of(column: Column, write: Write) -> str:
 
 
 def enforced(rows: DataFrame, write: Write, also: Sequence[str] = ()) -> DataFrame:
-    """Return the rows, whose computation fails if a row violates a constraint.
+    """Return ``rows`` with checks that let the job fail if a row violates a constraint.
 
     ``rows`` have columns of the table with the table's types. A missing column is a static partition column, or is
     NULL. ``also`` are additional columns of ``rows``, which the result keeps.

@@ -131,7 +131,7 @@ def register(spark: SparkSession, loaded: LoadedFiles) -> str:
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return rows with the columns of the files, in the table's order if files and table have the same column names."""
+    """Return the rows of files with the files' columns. If the table has the same columns, they have its order."""
     # The columns of all files are read, so a file with more columns than the first one loses none.
     reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
     rows = _load(reader, loaded.paths)
@@ -148,9 +148,9 @@ def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of files. Their names may have characters with a meaning in patterns.
+    """Return the rows of files. The file names may have characters with a meaning in patterns, such as ``*``.
 
-    Several paths are passed as patterns, because otherwise Spark would read such a file twice. A single path is passed
+    Several paths are passed as patterns, because Spark would read files with such names twice. A single path is passed
     unchanged: for a single pattern Spark logs an error, since it first looks for a file of this name.
     """
     if len(paths) == 1:

@@ -48,10 +48,10 @@ MOST_WORDS = 1 << 21
 MOST_CASES = 24
 """The greatest number of writers that the expression compares one by one.
 
-More writers are looked up in a second array.
+With more writers, the expression looks up the bitmap of a writer in a second array, with a place for each possible one.
 """
 MOST_PLACES = 1 << 20
-"""The greatest size of this second array. If the array would be larger, Spark uses a join."""
+"""The greatest number of places in the array for looking up writers. With more places, Spark uses a join."""
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
@@ -137,9 +137,10 @@ class Bitmaps:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, int]:
-        """Return the lowest write id, and the lowest high and low halves of bucket properties.
+        """Return five numbers that decide the place of a writer in the array for looking up writers.
 
-        Then follow the sizes of the ranges of both halves.
+        They are the lowest write id, the lowest high half and the lowest low half of the bucket properties, and the
+        number of possible high and of possible low halves.
         """
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]

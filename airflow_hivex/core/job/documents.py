@@ -269,7 +269,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any, without: str = "") -> Any:
-    """Return a value as JSON. Dataclasses become objects without fields named ``without``, and sequences lists."""
+    """Return a value as JSON. A dataclass becomes an object, without its field ``without``; a sequence a list."""
     kind: Any = type(value)
     if kind in _SCALARS:
         return value

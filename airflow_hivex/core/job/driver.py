@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _LOOK_INTERVAL_S = 0.5
 _JAVA_LIMIT_S = 20.0
 _QUIET_S = 2.0
-"""The time in seconds after which a job's progress is sent.
+"""The age in seconds from which on a job's progress is sent to the client.
 
-The client does not report progress before three seconds.
+The client reports progress only for jobs that take longer than three seconds.
 """
 _MOST_SESSIONS = 64
 _LOST = "the cluster has ended the application of this client; run it again"

@@ -64,7 +64,8 @@ def run(
 
     The session gets the plan's SQL configuration. If the session ``is_shared`` with its user, who may change settings
     at any time, each job sets the configuration, and restores the user's settings. ``views`` are additional views of
-    the session that the plan may read. ``save`` runs the writer of a statement that writes one table.
+    the session that the plan may read. ``save``, if given, replaces ``DataFrameWriter.save`` in
+    a statement that writes one table.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -229,7 +230,7 @@ def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[st
 
 
 def _instant(spark: SparkSession, value: datetime) -> datetime:
-    """Return a time with the session's time zone, or in UTC if only Spark knows the zone."""
+    """Return a local time of the session with its time zone, or in UTC if Python does not know this zone."""
     try:
         return value.replace(tzinfo=ZoneInfo(str(spark.conf.get(TIME_ZONE))))
     except (ZoneInfoNotFoundError, ValueError):

@@ -84,11 +84,11 @@ WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) 
 
 
 def number_of_statement(number: int) -> str:
-    """Return Spark SQL for a number that differs by statement. The rows must not be sorted after its computation.
+    """Return Spark SQL for ``number``, which differs by statement. The rows must not be sorted after its computation.
 
-    Spark would write a plain number into the generated code. Then each statement would compile new code, which is slow
-    until Java has optimized it. An array is not a part of the code. The index in the array is always 0, in a form that
-    Spark cannot simplify.
+    Spark would write a plain number into the code that it generates. Then each statement would compile new code, which
+    is slow until Java has optimized it. The items of an array are not in this code. The index in the array is always 0,
+    in a form that Spark cannot simplify.
     """
     return f"array({number}L)[shiftright(spark_partition_id(), 31)]"
 

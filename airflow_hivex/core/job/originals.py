@@ -139,5 +139,5 @@ def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
 
 
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
-    """Return a dict from plain path to the name of the file in Spark's ``input_file_name()``."""
+    """Return a dict from a file's path, as :func:`plain_path` returns it, to its name in ``input_file_name()``."""
     return {plain_path(unquote(name)): name for name in rows.inputFiles()}

@@ -38,7 +38,7 @@ _LAST_MOMENT_MS = (1 << 63) // 1_000_000 - _DAY_MS
 
 
 class Keys(NamedTuple):
-    """The ranges of the three parts of row keys in a stripe; ``written_by`` is the range of the current write ids."""
+    """The ranges of the three parts of row keys in a stripe, and ``written_by``, the range of the last write ids."""
 
     write_ids: Range
     buckets: Range

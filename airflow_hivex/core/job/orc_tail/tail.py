@@ -75,7 +75,7 @@ class Tail:
 
     @property
     def form(self) -> dict[str, object]:
-        """Return a dict from name to value of each attribute of the file that readers need for its stripes."""
+        """Return the attributes of the file that readers need for its stripes, as a dict from name to value."""
         return {
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
@@ -86,7 +86,7 @@ class Tail:
 
     @property
     def writer_version(self) -> int:
-        """Return the version of the writer, which shows readers the known faults of this writer."""
+        """Return the version of the writer, by which readers know the faults of this writer."""
         return self.postscript.number(_PS_WRITER_VERSION)
 
     @property

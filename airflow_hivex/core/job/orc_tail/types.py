@@ -46,7 +46,7 @@ class Kind(enum.IntEnum):
 
 
 def kind(type_: Message) -> int:
-    """Return ORC's number for a kind of type."""
+    """Return ORC's number for the kind of a type, such as struct."""
     return type_.number(_TYPE_KIND)
 
 
