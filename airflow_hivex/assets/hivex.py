@@ -19,9 +19,9 @@ FORM = "hivex://connection/database/table"
 
 
 class TableUri(NamedTuple):
-    """The URI of a table as its connection, database and table, with names in lower case.
+    """The connection, database and table that a table's URI names, with names in lower case.
 
-    ``table`` is ``table@namespace`` for a link.
+    For a link, ``table`` is ``table@namespace``.
     """
 
     hivex_conn_id: str
@@ -43,7 +43,7 @@ class TableUri(NamedTuple):
 
     @property
     def source_name(self) -> str:
-        """Return ``database.table`` of the table itself, or of the source of a link, which has the rows."""
+        """Return ``database.table`` of the stored table: the table itself or, for a link, its source table."""
         table, _, namespace = self.table.partition("@")
         return f"{namespace or self.database}.{table}"
 
@@ -54,7 +54,7 @@ def table_uri(hivex_conn_id: str, database: str, table: str) -> TableUri:
 
 
 def parse_uri(uri: str) -> TableUri:
-    """Return the URI of a table as its connection, database and table.
+    """Return the connection, database and table that a URI names.
 
     :raises ValueError: the text is not a valid URI of a table
     """
@@ -96,7 +96,7 @@ def create_asset(
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> OpenLineageDataset:  # noqa: ARG001
     """Return the dataset of OpenLineage for an asset: namespace ``hivex://connection``, name ``database.table``.
 
-    The dataset of a link is the dataset of its source, which has the rows.
+    For a link, the dataset is that of its source table.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 

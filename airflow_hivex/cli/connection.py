@@ -24,7 +24,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GivenMetastore:
-    """A metastore that the caller of a command passes. It replaces that of the command line and the environment."""
+    """A metastore that the caller of ``hivex`` passes. Then options must not name one; the environment is ignored."""
 
     url: str = field(repr=False)
     clusters: Mapping[str, Any] | str | None = field(default=None, repr=False)

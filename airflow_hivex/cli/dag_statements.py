@@ -1,4 +1,4 @@
-"""The statements of the HivexQueryOperators of a DAG file, in the order of their runs, with rendered templates."""
+"""The statements of the HivexQueryOperators of a DAG file, in the order of the DAG, with rendered templates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARGUMENTS = ("sql", "parameters", "cluster", "database")
 
 @dataclass(frozen=True, slots=True)
 class UnreadableStatement:
-    """A task whose statements are known only during a run."""
+    """A task whose statements cannot be known before the DAG runs; ``reason`` says why."""
 
     name: str
     reason: str
@@ -30,7 +30,8 @@ class UnreadableStatement:
 def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
     """Yield the statements of a DAG file. The file is executed, as by Airflow's DAG processor.
 
-    Templates that need only dates, params and macros are rendered as in a DAG run of today.
+    Templates that need only dates, params and macros are rendered as in a DAG run of today. If a template needs more,
+    an UnreadableStatement is yielded.
 
     Raises:
         InvalidParametersError: the file does not exist, cannot be run, or has no DAG.
@@ -69,7 +70,10 @@ def _class_of_mapped(task: Any) -> type:
 
 
 def _of_mapped(name: str, task: Any, dag: DAG) -> Iterator[NamedStatement | UnreadableStatement]:
-    """Yield the statements of each instance of a mapped task, if the DAG file has the values of the mapping."""
+    """Yield the statements of each instance of a mapped task.
+
+    If only a run knows the values over which the task is mapped, yield an UnreadableStatement.
+    """
     from itertools import product
 
     given = task.expand_input.value

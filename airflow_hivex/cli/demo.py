@@ -163,7 +163,7 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
 
 @contextmanager
 def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a step of the block: in one changing line on a terminal, otherwise in a new line."""
+    """Yield a function that shows the current step: in one changing line on a terminal, otherwise in a new line."""
     if console.is_terminal:
         with console.status(text) as status:
             yield status.update
@@ -244,7 +244,7 @@ def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None
 
 
 def _compact_after_a_day(console: Console, directory: Path) -> bool:
-    """Write small changes to December, compact them by the DAG, show both, and return whether the DAG succeeded."""
+    """Write small changes to December, compact them by a DAG, show the effect; return whether the DAG succeeded."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     hook = HivexHook(CONNECTION)
@@ -275,7 +275,7 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
 
 
 def _work_in_a_second_namespace(console: Console) -> None:
-    """Read flights through a link of a second namespace; show the rows, the capacity, and the refusal without link."""
+    """Read flights through a link of a second namespace; show the rows, the capacity, and an error without the link."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     with (
@@ -335,7 +335,7 @@ READS = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The directories of the partition December at one time; ``seconds`` is the duration of a query."""
+    """Counts of rows, directories and compactions of the partition December; ``seconds`` is the time of one query."""
 
     flights: int
     directories: int
@@ -365,7 +365,7 @@ def write_a_day(session: Session, report: Callable[[str], None]) -> int:
 
 
 def look(session: Session, cluster: Path, location: str) -> Look:
-    """Return the directories of December, and the shortest of several query times, because other programs run, too."""
+    """Return the counts and query time of December now. The query runs several times, and the shortest time counts."""
     ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
     assert isinstance(flights, int)
     directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())
@@ -374,7 +374,7 @@ def look(session: Session, cluster: Path, location: str) -> Look:
 
 
 def table_of_looks(looks: dict[str, Look]) -> Table:
-    """Return a table with the states of December at several times, one column for each."""
+    """Return a table that compares looks at December, with one column for each."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("flights, month=12")
     for column in looks:
@@ -422,7 +422,7 @@ SHOWN_OF_CAPACITY = ("namespace", "cluster", "owned_bytes", "owned_rows", "secon
 
 @dataclass(frozen=True, slots=True)
 class SecondTeam:
-    """The rows that were read through the link, the refusal without the link, and the capacity of namespaces."""
+    """Results of the second team: rows read through the link, an error without the link, the capacity of namespaces."""
 
     answer: Result
     refusal: str
@@ -430,7 +430,7 @@ class SecondTeam:
 
 
 def work_as_second_team(session: Session) -> SecondTeam:
-    """Create the namespace and its link, run the statements, and return their results. Safe to repeat."""
+    """Create the namespace and its link, run the team's statements, and return their results. Safe to repeat."""
     for statement in (*SET_UP, LINKED):
         session.sql(statement)
     answer = session.sql(ANSWER)

@@ -1,4 +1,4 @@
-"""``hivex metastore import``, ``doctor`` and ``cache``: reports about the objects, the disks and the caches."""
+"""``hivex metastore import``, ``doctor`` and ``cache``: import from Hive, checks of the disks, states of caches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OBJECTS = ("outcome", "kind", "name", "partitions", "directories", "notes")
 
 
 def import_metastore(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Import the objects, print the result of each, and return 1 if an object differs or was refused, else 0.
+    """Import objects of a Hive metastore and print a result for each; return 1 if any was refused or differs, else 0.
 
     If the Hive metastore stops during the import, the results until then are printed before the error.
     """
@@ -72,7 +72,7 @@ def _summary(found: list[ImportedObject]) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Progress | None]:
-    """Yield a function that shows the current object and the number of partitions, or None without a terminal."""
+    """Yield a function that shows the current object and the count of partitions. Without a terminal, yield None."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -100,7 +100,10 @@ _FINDINGS = ("finding", "cluster", "database", "table", "partition", "path", "fi
 
 
 def examine(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Print the findings; return 1 if rows are lost, statements will fail, or a cluster cannot be read, otherwise 0."""
+    """Compare metadata and files, and print what differs; return 1 if a finding is an error, otherwise 0.
+
+    An error is a finding by which rows are lost or statements will fail, or a cluster that cannot be read.
+    """
     database, table = options.database, None
     if options.table is not None:
         name = read_table_name(options.table)

@@ -111,7 +111,10 @@ def _serve_until_stopped(options: argparse.Namespace, report: Callable[[str], No
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise an error for a server of other machines without TLS and credentials, unless ``--trust-network`` is set."""
+    """Raise an error if the options are invalid, or if other machines could connect without TLS and credentials.
+
+    ``--trust-network`` allows such connections.
+    """
     if options.max_connections < 1 or options.max_message_size < 1024 or not options.idle_timeout > 0:
         raise UsageError("--max-connections, --max-message-size (1024 or more) and --idle-timeout must be positive")
     if options.credentials and not options.tls_certificate and not options.trust_network:

@@ -1,4 +1,4 @@
-"""``hivex namespace``: the dependencies of a namespace, its move, its home, and its import."""
+"""``hivex namespace``: show what a namespace depends on, move it, change its home cluster, or import it."""
 
 from __future__ import annotations
 
@@ -322,7 +322,10 @@ def _import(options: argparse.Namespace, report: Callable[[str], None]) -> int:
 
 @contextmanager
 def _other(where: str, options: argparse.Namespace) -> Iterator[Metastore]:
-    """Yield the metastore at a URL or of an Airflow connection. Only a metastore at a URL is closed afterwards."""
+    """Yield the metastore at the URL ``where``, or of the Airflow connection ``where``.
+
+    Only a metastore at a URL is closed afterwards.
+    """
     if "://" in where:
         from airflow_hivex.core.metastore import Metastore
 

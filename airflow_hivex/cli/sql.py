@@ -26,7 +26,7 @@ _LEAVE = ("exit", "quit")
 
 
 class StatementRunner:
-    """A thread that runs statements, so that Ctrl-C interrupts a wait, and not a call to the metastore or to Spark."""
+    """A thread that runs statements. Ctrl-C interrupts only the wait for it, never a call to Spark or the database."""
 
     def __init__(
         self, session: Session, show: Callable[[Result], None], max_rows: int | None, progress: StatementProgress
@@ -57,9 +57,9 @@ class StatementRunner:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _cancel(self) -> None:
-        """Cancel the statement repeatedly until its thread is idle.
+        """Call ``Session.cancel`` until the thread is idle, but not longer than a time limit.
 
-        A call has no effect before the statement has a transaction. After a time limit the method returns in any case.
+        One call is not enough, because it has no effect before the statement has a transaction.
         """
         idle = self._executor.submit(int)
         deadline = time.monotonic() + _CANCEL_LIMIT_S
@@ -72,8 +72,8 @@ class StatementRunner:
 def run_script(text: str, session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
     """Run the statements of a script up to the first error.
 
-    Errors have positions from the beginning of the statement. So ``complain`` gets the line of the script in which the
-    statement begins.
+    If a statement fails, ``complain`` gets the line of the script in which the statement begins. The error itself
+    counts lines from the beginning of the statement.
     """
     from airflow_hivex.core.parser.reader import spans
 

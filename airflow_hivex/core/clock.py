@@ -25,5 +25,5 @@ def to_datetime(milliseconds: int) -> pendulum.DateTime:
 
 
 def to_ms(time: datetime) -> int:
-    """Return a time-zone-aware time in milliseconds since the epoch, rounded down."""
+    """Return a time with a time zone as milliseconds since the epoch, rounded down."""
     return calendar.timegm(time.utctimetuple()) * 1000 + time.microsecond // 1000

@@ -1,4 +1,4 @@
-"""Conditions on rows: their evaluation by pyarrow, and their exclusion by the statistics of a file."""
+"""Conditions on rows, as expressions of pyarrow, and their use to skip parts of files by statistics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _NULL: pc.Expression = pc.scalar(pa.scalar(None, pa.bool_()))
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The lowest and the highest value of a column in some rows. Both are None if all values are NULL."""
+    """The lowest and the highest value of a column in some rows. Both are None if all values are NULL.
+
+    ``has_null`` is true if a value may be NULL.
+    """
 
     minimum: Any
     maximum: Any
@@ -51,13 +54,13 @@ class Range:
 
 
 class Condition:
-    """A predicate on the columns of one table, whose constants are values of the columns' types."""
+    """A predicate on the columns of one table. Its constants are converted to the types of the columns."""
 
     def __init__(self, predicate: Predicate, columns: Mapping[str, Column], table: str, values: TypedValues) -> None:
         """Convert a predicate; ``columns`` is a dict from lower-case name to column, and ``values`` converts constants.
 
         Raises:
-            NoSuchColumnError: the predicate names another column.
+            NoSuchColumnError: the predicate names a column that is not in ``columns``.
             InvalidParametersError: a constant cannot be compared with its column.
             InvalidOperationError: only Spark can decide the predicate.
         """
@@ -69,7 +72,10 @@ class Condition:
         self.expression: pc.Expression = self._expression(self._predicate)
 
     def can_hold(self, ranges: Mapping[str, Range]) -> bool:
-        """Return whether a row may fulfil the condition; ``ranges`` is a dict from lower-case column name to range."""
+        """Return False if no row with values in ``ranges`` can fulfil the condition, otherwise True.
+
+        ``ranges`` is a dict from lower-case column name to range.
+        """
         return _can_hold(self._predicate, ranges)
 
     def _bound(self, predicate: Predicate) -> Predicate:
@@ -176,7 +182,7 @@ class Condition:
 
 
 def _field(column: Column, width: int) -> pc.Expression:
-    """Return a column. A CHAR is padded to ``width`` characters, as in Spark's comparison with longer texts."""
+    """Return the expression for a column. A CHAR is padded to ``width``, as Spark does before it compares texts."""
     field = pc.field(column.name)
     return pc.utf8_rpad(field, width) if _is_shorter(column, width) else field
 

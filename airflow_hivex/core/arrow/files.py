@@ -1,4 +1,4 @@
-"""The data files of a scan, in parts that are read as a whole, and the rows of each part."""
+"""Readers of ORC and Parquet files. They read a file in pieces: stripes of ORC, or row groups of Parquet."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _UNNAMED = "_col"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a file that is read as a whole: its number, its count of rows, and the count of rows before it.
+    """A stripe or row group of a file: its number, its count of rows, and the count of rows before it.
 
-    With ``is_julian`` days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
-    metadata columns, or None if they were not requested or are not known.
+    If ``is_julian``, days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
+    metadata columns, or None if they were not requested or the file does not have them.
     """
 
     number: int
@@ -44,20 +44,20 @@ class Piece:
 
 
 class Reading(Protocol):
-    """A reader of the files of one format; ``columns`` are the columns to read, by their names in files."""
+    """A reader of files of one format. It finds ``columns`` by their names in files (``Column.in_files``)."""
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the parts of a file in which some rows may fulfil the condition; ``keys`` requests ``Piece.keys``."""
+        """Return the stripes or row groups in which a row may fulfil the condition; ``keys`` adds ``Piece.keys``."""
 
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
     ) -> Mapping[str, pa.Array]:
-        """Return a dict from name in the table to values, for columns that the file has and for ``metadata``."""
+        """Return a dict from column name to values, for the ``columns`` that the file has and for ``metadata``."""
 
 
 @contextmanager
 def readable(file: Place) -> Iterator[None]:
-    """Turn errors of the block, which reads a file, into a StorageError.
+    """Raise a StorageError in place of each error of pyarrow or the file system in the block, which reads the file.
 
     Raises:
         StorageError: the file cannot be read.
@@ -78,14 +78,14 @@ def readable(file: Place) -> Iterator[None]:
 
 
 class OrcReading:
-    """A reader of ORC files by stripes. With ``is_nested`` the row is a struct, as in files of Hive's layout."""
+    """A reader of ORC files by stripes. If ``is_nested``, the columns are fields of a struct, as in Hive's layout."""
 
     def __init__(self, declared: Sequence[Column], *, is_nested: bool = False) -> None:
         self._declared = declared
         self._is_nested = is_nested
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes of a file in which, by their statistics, some rows may fulfil the condition."""
+        """Return the stripes of a file in which, by their statistics, a row may fulfil the condition."""
         with readable(file):
             tail = read_tail(file)
         keys_of = _keys_of(tail) if keys else [None] * len(tail.stripes)
@@ -116,7 +116,7 @@ class OrcReading:
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
     ) -> Mapping[str, pa.Array]:
-        """Return the columns of a stripe."""
+        """Return a dict from column name to the values in a stripe."""
         found = self._stored_rows(file, piece, columns, metadata)
         return {name: with_gregorian_days(values) for name, values in found.items()} if piece.is_julian else found
 
@@ -171,7 +171,7 @@ class ParquetReading:
         *,
         keys: bool,  # noqa: ARG002 - files of Parquet have no such keys
     ) -> list[Piece]:
-        """Return the row groups of a file in which, by their statistics, some rows may fulfil the condition."""
+        """Return the row groups of a file in which, by their statistics, a row may fulfil the condition."""
         from pyarrow import parquet
 
         with readable(file), file.open() as data:
@@ -194,7 +194,7 @@ class ParquetReading:
         columns: Sequence[Column],
         metadata: Sequence[str],  # noqa: ARG002 - files of Parquet have no metadata columns
     ) -> Mapping[str, pa.Array]:
-        """Return the columns of a row group."""
+        """Return a dict from column name to the values in a row group."""
         from pyarrow import parquet
 
         with readable(file), file.open() as data:
@@ -209,7 +209,7 @@ class ParquetReading:
 
 
 def _keys_of(tail: Tail) -> list[Keys | None]:
-    """Return the ranges of the metadata columns in each stripe, or None if its statistics do not have them."""
+    """Return for each stripe the ranges of the metadata columns, or None if the statistics do not have them."""
     statistics = tail.stripe_statistics
     if len(statistics) != len(tail.stripes):
         return [None] * len(tail.stripes)
@@ -225,10 +225,10 @@ def _array(values: pa.ChunkedArray) -> pa.Array:
 def _places(
     there: Sequence[str], columns: Sequence[Column], metadata: Sequence[str], declared: Sequence[Column]
 ) -> dict[str, int]:
-    """Return a dict from name in the table to position in a file, without columns that the file lacks.
+    """Return a dict from name in the table to position in a file, for the columns that the file has.
 
-    Names are compared as in Spark. A file of an older Hive has no names (``_col0``), so its columns are found by
-    position among all ``declared`` columns.
+    Names are compared as in Spark. A file of an older Hive has only names such as ``_col0``. So its columns are found
+    by their position among all ``declared`` columns.
     """
     if there and all(name.startswith(_UNNAMED) for name in there):
         by_place = {column.name: place for place, column in enumerate(declared) if place < len(there)}
@@ -245,9 +245,9 @@ _EPOCH = date(1970, 1, 1)
 
 
 def orc_range(statistics: Message, declared: ColumnType, *, is_julian: bool) -> Range | None:
-    """Return the range of a column from the statistics of a stripe, or None if these do not prove a range.
+    """Return the range of a column from the statistics of a stripe, or None if the statistics do not prove a range.
 
-    For ``is_julian`` see ``Piece``.
+    ``is_julian`` has the meaning of ``Piece.is_julian``.
     """
     if not isinstance(declared, Primitive) or not statistics.has(VALUES):
         return None
@@ -286,7 +286,7 @@ def _texts(minimum: str, maximum: str) -> tuple[str, str] | None:
 
 
 def _day(number: int) -> date:
-    """Return a day, or the nearest day in Python's range."""
+    """Return the date of a day number, or the first or last date that Python can represent."""
     try:
         return _EPOCH + timedelta(days=number)
     except OverflowError:
@@ -294,7 +294,7 @@ def _day(number: int) -> date:
 
 
 def parquet_ranges(row_group: Any, columns: Mapping[str, ColumnType]) -> dict[str, Range]:
-    """Return a dict from the lower-case name of a column in the file to its range in a row group."""
+    """Return a dict from a column's lower-case name in the file to its range in a row group."""
     found = {}
     for place in range(row_group.num_columns):
         column = row_group.column(place)
@@ -337,7 +337,10 @@ _JULIAN_DAY_OF_EPOCH = 2_440_588
 
 
 def gregorian(days: Any) -> Any:
-    """Return days since 1970-01-01 converted from the mixed Julian and Gregorian calendar; ``days`` may be an array."""
+    """Return days of the mixed Julian and Gregorian calendar as days of the Gregorian calendar, both since 1970-01-01.
+
+    ``days`` is a number or an array.
+    """
     days = np.asarray(days, np.int64)
     # Richards's algorithm: year, month and day in the Julian calendar.
     e = 4 * (days + _JULIAN_DAY_OF_EPOCH + 1401) + 3

@@ -1,4 +1,4 @@
-"""A scan of a plan as record batches. Several threads read its files in order, share by share."""
+"""A scan of a table's files as record batches. Several threads read; the batches keep the order of the files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A data file: the values and deleted rows of its partition, and the numbering of an original file.
+    """A data file: the values and deleted rows of its partition, and the row ids of an original file (``numbered``).
 
     If other programs may change the file, ``stamp`` is its state before its pieces were planned.
     """
@@ -58,10 +58,7 @@ class _File:
 
 
 class ArrowScan:
-    """The rows of a scan that fulfil a condition, with some of its columns.
-
-    ``Scan.row_ids`` must be set if any rows are deleted, so that original files are listed with their numbers.
-    """
+    """The rows of a scan that fulfil a condition, with some of its columns."""
 
     def __init__(
         self,
@@ -77,7 +74,7 @@ class ArrowScan:
         ``values`` converts values as the session does; ``filter`` is a further condition, as an expression of pyarrow.
 
         Raises:
-            NoSuchColumnError: the table has no column of a name.
+            NoSuchColumnError: the table does not have one of the columns.
             InvalidOperationError: only Spark can read the format, or the type of a column.
         """
         self._scan = scan
@@ -102,7 +99,7 @@ class ArrowScan:
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as record batches. At most four shares per thread are in memory at the same time.
+        """Yield the rows as record batches. At most four shares (``Share``) per thread are read ahead.
 
         Raises:
             StorageError: a file is missing or cannot be read.
@@ -156,7 +153,7 @@ class ArrowScan:
         return files
 
     def _values(self, part: ScanPart, path: str) -> tuple[Any, ...]:
-        """Return the values of the partition columns for rows below a path."""
+        """Return the values of the partition columns for the files below ``path``."""
         keys = self._scan.partition_columns
         texts = part.values
         if texts is None:
@@ -190,7 +187,7 @@ class ArrowScan:
     # -- rows ----------------------------------------------------------------------------
 
     def _rows(self, task: tuple[_File, Share]) -> pa.RecordBatch | None:
-        """Read a share of a piece, and return the rows of the whole piece after its last share, otherwise None."""
+        """Read a share of a piece. If it is the last share to be read, return the rows of the piece, otherwise None."""
         file, share = task
         rows = share.rows
         try:
@@ -210,7 +207,7 @@ class ArrowScan:
         columns: Sequence[Column],
         stay: pa.Array | None,
     ) -> dict[str, pa.Array]:
-        """Return columns with the types of the table, and only with the rows that ``stay``."""
+        """Return columns converted to the types of the table, reduced to the rows for which ``stay`` is True."""
         count = piece.rows if stay is None else stay.true_count
         with readable(file.place):
             return {
@@ -246,7 +243,7 @@ class ArrowScan:
         return pa.repeat(pa.scalar(value, self._types[key.name]), rows)
 
     def _visible(self, file: _File, piece: Piece) -> VisibleRows | None:
-        """Return the visible rows of a piece, or None if the snapshot sees all rows."""
+        """Return the visible rows of a piece, or None if all its rows are visible."""
         if file.numbered is not None:
             if not file.deleted:
                 return None
@@ -309,7 +306,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
 
 
 def _check_unchanged(file: _File, table: str) -> None:
-    """Refuse a file that has changed since its pieces were planned. The pieces may be of different states of the file.
+    """Refuse a file that has changed since its pieces were planned: its rows would come from two versions of the file.
 
     Raises:
         StorageError: the file has changed, or was deleted.
@@ -331,7 +328,7 @@ def _filtered(rows: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
 
 
 def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
-    """Yield the results of ``work`` in order; at most ``most`` of them are computed ahead."""
+    """Yield the results of ``work`` for ``items``, in order; at most ``most`` calls run or wait at the same time."""
     waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
@@ -350,12 +347,12 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T],
 VALUES = 1_000_000
 """The approximate number of values in a share.
 
-Reading a share takes some hundredths of a second, and opening a file much less.
+Reading a share takes some hundredths of a second; opening the file for it takes much less.
 """
 
 
 class PieceRows:
-    """The visible rows of a piece while its shares are read; threads may use it at the same time."""
+    """The columns of a piece that were read so far, and its visible rows. Threads may use it at the same time."""
 
     def __init__(self, piece: Piece, visible: VisibleRows | None, shares: int) -> None:
         self.piece = piece
@@ -367,11 +364,14 @@ class PieceRows:
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """Return the metadata columns that decide which rows are visible."""
+        """Return the names of the metadata columns that decide which rows are visible."""
         return () if self._visible is None else self._visible.metadata
 
     def stay(self, metadata: Mapping[str, Any]) -> pa.Array | None:
-        """Return an array that is True for visible rows, from the metadata columns, or None if all rows are visible."""
+        """Return a boolean array that is True for visible rows, or None if all rows are visible.
+
+        ``metadata`` is a dict with the values of the metadata columns.
+        """
         if self._visible is None:
             return None
         with self._lock:
@@ -384,7 +384,7 @@ class PieceRows:
             return self._stay
 
     def add(self, columns: Mapping[str, pa.Array]) -> bool:
-        """Add the columns of a share; return whether it is the last one."""
+        """Add the columns of a share. Return whether all shares of the piece are now read."""
         with self._lock:
             self.columns.update(columns)
             self._left -= 1
@@ -393,7 +393,7 @@ class PieceRows:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some columns of a piece, perhaps including metadata columns."""
+    """Some columns of a piece, which one thread reads at once. ``metadata`` names its metadata columns."""
 
     rows: PieceRows
     columns: Sequence[Column]
@@ -401,7 +401,7 @@ class Share:
 
 
 def shares_of(piece: Piece, visible: VisibleRows | None, columns: Sequence[Column]) -> list[Share]:
-    """Return the shares of a piece. The first share has the metadata columns."""
+    """Return shares that together have all columns of a piece. The first share also has the metadata columns."""
     number = max(1, min(len(columns), piece.rows * len(columns) // VALUES))
     if any("." in each.in_files for each in columns):
         # The reader of nested rows would read the whole row for each share.
@@ -451,7 +451,7 @@ def _arrow_type(declared: ColumnType) -> pa.DataType | None:
 def conform(values: pa.Array, wanted: pa.DataType, declared: ColumnType) -> pa.Array:
     """Return values of a file converted to the table's type, which is ``wanted`` in pyarrow.
 
-    Fields of structs match by name, and fields that the file lacks are NULL. Texts of CHAR are padded, because other
+    Fields of structs match by name; a field that the file lacks becomes NULL. Texts of CHAR are padded, because some
     writers omit blanks at the end.
 
     Raises:

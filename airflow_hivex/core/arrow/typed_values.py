@@ -63,7 +63,7 @@ _OF_CHAR = {
     "spark.sql.legacy.charVarcharAsString": "false",
     "spark.sql.legacy.noCharPaddingInPredicate": "false",
 }
-"""The settings of Spark that change the meaning of CHAR, with the values that the readers of this package assume."""
+"""The settings of Spark that change the meaning of CHAR, with the values that reads without Spark can handle."""
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
@@ -77,10 +77,10 @@ _EXACT_DOUBLE_DIGITS = 15
 
 
 class TypedValues:
-    """The conversion of texts and constants, as in the jobs of one session on one cluster."""
+    """The conversion of partition values and constants to column types, as in the Spark jobs of one session."""
 
     def __init__(self, configuration: Mapping[str, str], table: str) -> None:
-        """Prepare the conversion; ``configuration`` is the configuration of the jobs, and ``table`` is for errors.
+        """Prepare the conversion; ``configuration`` is the Spark configuration of the jobs, and errors name ``table``.
 
         Raises:
             InvalidOperationError: Python does not know the session's time zone.
@@ -106,7 +106,7 @@ class TypedValues:
         """Return the value of a partition column, from its text in the name of the partition.
 
         Raises:
-            ValueError: Python has no value of the type for the text, such as for a day after the year 9999.
+            ValueError: Python cannot represent the text as a value of this type, for example a day after the year 9999.
         """
         declared = column.parsed_type
         found = typed(text, declared)
@@ -118,7 +118,7 @@ class TypedValues:
         return found
 
     def constant(self, value: Any, column: Column) -> Any:
-        """Return the constant of a comparison with a column, in Python's type for this column.
+        """Return the constant of a comparison with a column, as the Python value for the column's type.
 
         Raises:
             InvalidParametersError: only Spark can compare the constant with the column.
@@ -126,10 +126,10 @@ class TypedValues:
         return None if value is None else self._found(value, column, is_listed=False)
 
     def check_bound(self, value: Any, column: Column) -> None:
-        """Refuse a BETWEEN bound of another length than its CHAR column. Spark 3 pads such a bound, Spark 4 does not.
+        """Refuse a BETWEEN bound with another length than its CHAR column. Spark 3 pads the bound, Spark 4 does not.
 
         Raises:
-            InvalidParametersError: the bound has another length.
+            InvalidParametersError: the lengths differ.
         """
         declared = column.parsed_type
         if not isinstance(declared, Primitive) or declared.name != "char" or not isinstance(value, str):
@@ -141,9 +141,9 @@ class TypedValues:
             )
 
     def constants(self, values: Sequence[Any], column: Column) -> tuple[Any, ...]:
-        """Return the constants of an IN condition, in Python's type for the column.
+        """Return the constants of an IN condition, as Python values for the column's type.
 
-        Spark would cast the constants and the column to a common type.
+        Spark would cast the column and constants of several types to a common type. Such lists are refused.
 
         Raises:
             InvalidParametersError: only Spark can compare one of the constants with the column.
@@ -240,7 +240,10 @@ class TypedValues:
         return (value.replace(tzinfo=self._zone) if value.tzinfo is None else value).astimezone(UTC)
 
     def _is_plain(self, local: datetime) -> bool:
-        """Return whether local times around ``local`` have the same order as their instants in the session's zone."""
+        """Return whether the UTC offset of the session's zone is constant around ``local``.
+
+        Then local times have the same order as their instants.
+        """
         near = (local + timedelta(days=days) for days in (-1, 0, 1))
         return len({each.replace(tzinfo=self._zone).utcoffset() for each in near}) == 1
 
@@ -296,10 +299,10 @@ def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
 
 
 def _on_scale(value: Fraction, scale: int, bound: int) -> Decimal | None:
-    """Return a decimal that compares with all decimals of a scale as ``value`` does, or None.
+    """Return a decimal that compares with each decimal of a scale as ``value`` does, or None.
 
     The result is the value itself, or a decimal between two neighbours of this scale. It is None if pyarrow has too few
-    digits.
+    digits for such a decimal.
     """
     half = Fraction(1, 2)
     units = min(max(value * 10**scale, -bound - half), bound + half)

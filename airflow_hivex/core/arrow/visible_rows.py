@@ -1,4 +1,4 @@
-"""The rows of a stripe that a snapshot sees, without deleted rows."""
+"""The rows of a stripe that a reader sees: written before its snapshot, and not deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEY = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
 
 class VisibleRows:
-    """The rows of a stripe that a snapshot sees. ``keys`` is None if the file has no statistics of the keys."""
+    """The rows of a stripe that a snapshot sees. ``keys`` are the ranges of the row keys, or None if not known."""
 
     def __init__(self, rows: int, keys: Keys | None, deleted: Deleted, written_by: WriteIdFilter | None) -> None:
         self._rows = rows
@@ -39,7 +39,10 @@ class VisibleRows:
         return key if self._written_by is None else (*key, WRITE_ID)
 
     def among(self, metadata: Mapping[str, Any]) -> Any:
-        """Return an array that is True for visible rows, from ``metadata`` columns, or None if all rows are visible."""
+        """Return a boolean array that is True for visible rows, or None if all rows are visible.
+
+        ``metadata`` is a dict with the values of the columns that the property ``metadata`` names.
+        """
         found = None
         if self._deleted and self._is_numbered:
             found = np.ones(self._rows, bool)
@@ -56,7 +59,7 @@ class VisibleRows:
 
     @property
     def _is_numbered(self) -> bool:
-        """Return whether the rows have the same writer and no gaps between their ids."""
+        """Return whether all rows have the same writer and their row ids have no gaps."""
         keys = self._keys
         if keys is None or any(each.minimum != each.maximum for each in (keys.write_ids, keys.buckets)):
             return False
@@ -64,7 +67,7 @@ class VisibleRows:
 
 
 def numbered_keys(write_id: int, bucket: int, first: int, last: int) -> Keys:
-    """Return the keys of rows of one writer that are numbered without gaps."""
+    """Return the ranges of the keys of rows of one writer, whose row ids have no gaps."""
     return Keys(Range(write_id, write_id), Range(bucket, bucket), Range(first, last), Range(write_id, write_id))
 
 
@@ -76,7 +79,7 @@ def _sees_all(seen: WriteIdFilter, keys: Keys | None) -> bool:
 
 
 def _between(keys: Keys, deleted: Deleted) -> Iterator[tuple[tuple[int, int], Any]]:
-    """Yield the deleted rows that may be in a stripe."""
+    """Yield (writer, row ids) for the deleted rows whose keys lie in the ranges of a stripe."""
     for (write_id, bucket), row_ids in deleted.items():
         if not (
             keys.write_ids.minimum <= write_id <= keys.write_ids.maximum
@@ -90,18 +93,18 @@ def _between(keys: Keys, deleted: Deleted) -> Iterator[tuple[tuple[int, int], An
 
 
 Deleted = Mapping[Writer, Any]
-"""The ids of a partition's deleted rows, as a dict from writer to ascending ids."""
+"""The ids of a partition's deleted rows, as a dict from writer (write id and bucket) to ascending row ids."""
 
 
 class DeletedRows:
-    """The deleted rows of a scan. A delete delta lies in the folder of the partition whose rows it deletes."""
+    """The deleted rows of a scan, by partition, from the delete deltas in the folder of each partition."""
 
     def __init__(self, scan: Scan) -> None:
         """Read the delete deltas.
 
         Raises:
             StorageError: a delete delta cannot be read.
-            InvalidOperationError: there are too many events for the memory of one process.
+            InvalidOperationError: there are too many delete events for the memory of one process.
         """
         self._by_place: dict[str, dict[Writer, Any]] = {}
         if not scan.deletes:
@@ -133,12 +136,12 @@ class DeletedRows:
             self._by_place.setdefault(by_number[int(places[start])], {})[writer] = row_ids[start:end]
 
     def of(self, directory: str) -> Deleted:
-        """Return the deleted rows of a partition, given by the URI of its directory."""
+        """Return the deleted rows of the partition whose directory has the URI ``directory``."""
         return self._by_place.get(place(directory).path.rstrip("/"), {}) if self._by_place else {}
 
 
 def stays(deleted: Deleted, write_ids: Any, buckets: Any, row_ids: Any) -> Any:
-    """Return an array that is True for each row that is not deleted."""
+    """Return a boolean array, True for each row that is not deleted. The other arrays are the keys of the rows."""
     found = np.ones(len(row_ids), bool)
     for start, end in runs(write_ids, buckets):
         gone = deleted.get((int(write_ids[start]), int(buckets[start])))

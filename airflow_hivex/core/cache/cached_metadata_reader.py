@@ -1,4 +1,4 @@
-"""Reads metadata as of a snapshot, with a cache: an entry that the snapshot confirms is not read again."""
+"""Reads of metadata as of a snapshot. An entry of the cache is used if the snapshot shows that it is current."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_hivex.core.store.schema import partitions
 T = TypeVar("T")
 
 _WRITTEN = "hivex_written_tables"
-"""The key in a connection's ``info`` for the tables whose new state the cache reads after the commit."""
+"""The key in a connection's ``info`` for the changed tables that the cache reads again after the commit."""
 _MOST_OPEN = 10_000
 """The largest number of open transactions whose changes are kept.
 
@@ -41,12 +41,12 @@ If there are more, the oldest changes are forgotten, and the next reader of thei
 _CHANGED = "hivex_changed_tables"
 """The key in a connection's ``info`` for the ids of tables that its database transaction has changed."""
 _MOST_PREDICATES = 4
-"""The largest number of predicates of a table whose contents are cached separately.
+"""The largest number of predicates of a table whose partitions are cached separately.
 
-For a further predicate, the whole table is read.
+For a further predicate, the whole table is read and cached.
 """
 _MOST_PARTITIONS = 20_000
-"""The largest number of partitions of a table that the cache keeps as a whole."""
+"""The cache keeps all partitions of a table only if it has at most this number."""
 
 
 def _nothing() -> None:
@@ -56,7 +56,7 @@ def _nothing() -> None:
 class CachedMetadata(ObjectStore):
     """An ObjectStore that keeps the metadata that statements have read.
 
-    The snapshot of a statement confirms each entry by the write id list and the version of the table
+    Before an entry answers a statement, its write id list and table version are compared with the statement's snapshot
     (``SnapshotReading``). So an answer is never stale, even if events of other processes have not arrived. In a
     database transaction of the caller (:meth:`joining`), all reads query the database, which has the changes of that
     transaction.
@@ -115,7 +115,10 @@ class CachedMetadata(ObjectStore):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return a snapshot. If the database was restored from a backup, empty the cache first, and do not use it."""
+        """Return a snapshot from the database.
+
+        If the database was restored from a backup, empty the cache, and take the snapshot without cached tables.
+        """
         before = self.cache.history
         taken = ObjectStore.snapshot(self, names, txn_id, valid_txns=valid_txns, known=known)
         if self.cache.note_history(before, taken.history):
@@ -148,7 +151,10 @@ class CachedMetadata(ObjectStore):
         return _chosen(kept, table, predicate, clusters)
 
     def _key_to_read(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> ContentsKey:
-        """Return the key to read: the wanted key, or None for the whole table after several predicates."""
+        """Return the key of the contents to read: ``wanted``, or None if several predicates are cached.
+
+        None stands for the whole table.
+        """
         # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
         if (
             wanted is None
@@ -160,7 +166,7 @@ class CachedMetadata(ObjectStore):
         return None
 
     def _read_contents(self, snapshot: Snapshot, table: StoredTable, key: ContentsKey) -> TableContents:
-        """Read the contents of a key from the database, cache and return them."""
+        """Read the contents for a key from the database. Cache and return the contents."""
         tag = self._tag(snapshot, table)
         predicate, clusters = key or (None, [copy.cluster for copy in table.storage.secondaries])
         contents = super().contents(snapshot, table, predicate, clusters)
@@ -206,7 +212,7 @@ class CachedMetadata(ObjectStore):
         return result
 
     def keep_written(self, txn_id: int) -> None:
-        """Renew the cached tables that a transaction has changed in this process. Call it after the commit."""
+        """Cache the new state of tables that a transaction of this process has changed. Call it after the commit."""
         self.renew(self._written.take(txn_id))
 
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
@@ -257,14 +263,14 @@ class WrittenTable:
     """A table that this process has changed.
 
     ``lists_partitions`` is true if readers list its partitions. ``has_list`` is true if the writer has passed a write
-    id list.
+    id list with a change.
     """
 
     lists_partitions: bool
     has_list: bool
 
     def joined(self, other: WrittenTable | None) -> WrittenTable:
-        """Return this change and another change of the table as one change."""
+        """Return one change in place of this change and another change of the same table."""
         if other is None:
             return self
         return WrittenTable(self.lists_partitions or other.lists_partitions, self.has_list or other.has_list)
@@ -317,7 +323,7 @@ class _OpenWrites:
 def _chosen(
     whole: TableContents, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
 ) -> TableContents:
-    """Return the contents of the partitions that match a predicate, with their copies on the given clusters."""
+    """Return the partitions of ``whole`` that match a predicate, with their copies on the given clusters."""
     return TableContents(
         whole.partitions if predicate is None else matching(whole.partitions, table.partition_keys, predicate),
         whole.directories,

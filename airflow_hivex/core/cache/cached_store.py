@@ -23,11 +23,10 @@ from airflow_hivex.core.store.batches import batches
 class CachedStore(CachedMetadata):
     """The ObjectStore that answers from memory. Source: Hive CachedStore.
 
-    If a reader's write id list sees the same commits as the entry, the entry answers without a query. Otherwise the
-    database is queried, and the entry is tagged with the current list of the database. The list of the caller is not
-    the tag, since it may count the caller's own open transaction as committed. A table without write ids is answered
-    from memory while the notification log is followed. A read without a list returns the current state from the
-    database.
+    If a reader's write id list sees the same commits as the cached entry, the entry answers without a query. Otherwise
+    the database is queried, and the new entry keeps the database's current list. It does not keep the reader's list,
+    which may count the reader's own open transaction as committed. A table without write ids is answered from memory
+    while the notification log is followed. A read without a list queries the database for the current state.
     """
 
     def get_table(
@@ -54,7 +53,7 @@ class CachedStore(CachedMetadata):
     ) -> list[StoredTable]:
         """Return the existing tables of these names, with a copy on ``cluster`` if it is given; see ``ObjectStore``.
 
-        Only tables with a write id list are cached, and may come from memory. The other tables need one round trip if
+        Only tables for which a write id list is given may come from memory. The other tables need one round trip if
         they all exist.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
@@ -177,7 +176,7 @@ class CachedStore(CachedMetadata):
         return sorted(each.name for each in found.chosen(stored, expr))
 
     def refresh(self, names: Sequence[QualifiedName]) -> None:
-        """Read again tables that other processes have changed. Read their partitions too, if readers list them.
+        """Read tables again that other processes have changed, with their partitions if readers list them.
 
         A dropped table is removed from the cache. One round trip for each table, more for partitions.
         """
@@ -301,7 +300,7 @@ class CachedStore(CachedMetadata):
     def _all_partitions(
         self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Return a table and all its partitions, from memory if possible, or None if the caller must query."""
+        """Return a table and all its partitions, from memory if possible, or None if a query must read partitions."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):

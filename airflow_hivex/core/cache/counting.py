@@ -14,7 +14,7 @@ _RECENT = 100
 
 
 class Kind(enum.Enum):
-    """The kinds of answers."""
+    """The kinds of metadata that the cache is asked for."""
 
     TABLE = "table"
     """The definition of a table."""
@@ -38,12 +38,12 @@ class Miss(enum.Enum):
     LAGGING = "lagging"
     """The table has no write ids, and the notification log could not be read for too long."""
     NOT_CACHEABLE = "not cacheable"
-    """The lists of objects exclude the table, the table is too large, or the answer depends on more than the table."""
+    """The settings exclude the table, the table is too large, or the answer depends on more than the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentMiss:
-    """One query of the database, with its table and reason; ``detail`` names the new write id or version."""
+    """One query of the database, with its table and reason; ``detail`` names the write id or version that was new."""
 
     table: str
     kind: Kind
@@ -106,7 +106,7 @@ class CacheState:
 
 
 def first_new(tag: ValidWriteIdList | None, seen: ValidWriteIdList | None) -> str:
-    """Return the detail of a miss: a text about the first write id that differs between an entry and a reader."""
+    """Return a text about the first write id that an entry (``tag``) and a reader (``seen``) see differently."""
     if tag is None or seen is None:
         return ""
     for write_id in sorted({*tag.exceptions, *seen.exceptions, tag.high_watermark + 1, seen.high_watermark + 1}):

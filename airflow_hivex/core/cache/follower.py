@@ -1,4 +1,4 @@
-"""The follower, a thread that updates the cache of a process by the notification log, and registers the cache."""
+"""The follower: a thread that updates the cache of a process from the notification log, and registers the cache."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LONGEST_WAIT_S = 0.5
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
-"""The longest time until the commit of a writer that has not seen the registration of a follower."""
+"""The time in which a writer commits that began before the follower asked for announcements."""
 _LONGEST_STEP_S = 5.0
-"""The longest time that a fork waits for a step of a follower."""
+"""The longest time that ``os.fork`` waits until the follower has finished its step."""
 # A fork while this thread has a transaction of SQLite open copies its lock, but not the thread that releases it: the
 # database would stay locked for each write of the child.
 _step = threading.Lock()
@@ -63,12 +63,12 @@ os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork, after_in_chil
 
 
 class Follower:
-    """A follower, which applies the events of all processes, in their order, to the cache of this process.
+    """A thread that applies the events of all processes, in their order, to the cache of this process.
 
-    :meth:`start` begins at the newest event, so only snapshots can confirm entries from before the start. The same is
-    true after a gap: events were purged before the follower applied them. Until such an entry is read again, it does
-    not answer readers that have only a write id list. After a restore of the database from a backup, the cache is
-    emptied. Answers are correct even if the follower lags.
+    :meth:`start` begins at the newest event. An older entry answers only readers with a snapshot, which shows whether
+    the entry is current. Other readers use it after it was read again. The same is true after a gap, if events were
+    purged before they were applied. After a restore of the database from a backup, the cache is emptied. Answers are
+    correct even if the follower lags.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Follower:
     def start(self) -> None:
         """Follow the log from its newest event, in a thread. A second call does nothing. Some round trips.
 
-        If the database cannot be reached, the next call tries again.
+        If the database cannot be reached, the call fails, and the next call tries again.
         """
         if self.is_running:
             return
@@ -127,7 +127,7 @@ class Follower:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread. From now on only snapshots confirm entries."""
+        """End the thread. From now on entries answer only readers with a snapshot."""
         thread, self._thread = self._thread, None
         self._stop.set()
         self._cache.followed_until = 0.0
@@ -153,7 +153,7 @@ class Follower:
     def begin(self) -> None:
         """Begin at the newest event, unless the follower has begun already.
 
-        A caller of :meth:`catch_up` calls it first.
+        Call it before the first :meth:`catch_up`.
 
         Raises:
             StoreUnavailableError: the database cannot be reached.
@@ -222,7 +222,7 @@ class Follower:
                 self._wait(listener, stop, self._pause(armed_at))
 
     def _step(self, armed_at: float) -> float:
-        """Apply new events; return the time at which the wait for announcements began, or 0 while events arrive."""
+        """Apply new events. Return the time at which the wait for announcements began, or 0 while events arrive."""
         applied = self.catch_up()
         if applied and armed_at:
             self._registration.disarm()
@@ -334,13 +334,13 @@ def _apply_commit(cache: TableCache, txn_id: int, message: Mapping[str, Any]) ->
 
 
 _ARMED_MS = 10 * 60_000
-"""The time after which writers stop to announce events for a process that was killed."""
+"""The time after which writers no longer announce events for a process that was killed."""
 _FORGOTTEN_MS = 24 * 3600_000
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredCache:
-    """The cache of a process that follows the notification log, with its state at the time ``seen_at``."""
+    """The cache of a process that follows the notification log. ``seen_at`` is the time of its last report."""
 
     host: str
     process_id: int
@@ -373,7 +373,7 @@ class CacheRegistration:
         self._id: int | None = None
 
     def arm(self, event_id: int, counts: Mapping[str, Any]) -> None:
-        """Request announcements of new events from now on, and publish the state of the cache."""
+        """Ask writers to announce new events from now on, and publish the state of the cache."""
         now = self._clock()
         values = {"seen_ms": now, "armed_until_ms": now + _ARMED_MS, "event_id": event_id, "counts": dict(counts)}
 

@@ -98,7 +98,7 @@ _BATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class Prewarmed:
-    """The result of a prewarm: the number of tables, whether these are all tables, the time, and the used memory."""
+    """The result of a prewarm: the number of tables, whether all tables were read, the time, and the used memory."""
 
     tables: int
     is_complete: bool
@@ -109,8 +109,8 @@ class Prewarmed:
 class Prewarm:
     """A prewarm, which reads definitions, partitions and directories of tables until the memory of the cache is full.
 
-    Tables with the latest commits come first. Each table is tagged with a snapshot from before its read. So a change
-    during the read causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
+    Tables with the latest commits come first. Each entry keeps the snapshot from before its read. So a change during
+    the read causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
     """
 
     def __init__(self, store: Store, catalog: CachedStore) -> None:
@@ -168,7 +168,7 @@ class Prewarm:
         return Prewarmed(read, is_complete, time.monotonic() - began, self._catalog.cache.used_bytes)
 
     def _names(self) -> Sequence[QualifiedName]:
-        """Return the names of all tables, the latest written first. One round trip."""
+        """Return the names of all tables; tables with the latest commits come first. One round trip."""
         completed = completed_txn_components.c
         last = select(completed.table_id, func.max(completed.id).label("last")).group_by(completed.table_id).subquery()
         query = (

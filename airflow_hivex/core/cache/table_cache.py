@@ -53,8 +53,9 @@ class TableCache:
 
     Safe to share between threads; no method queries the database.
 
-    An entry is filled from the database in three steps: :meth:`begin`, the reads, and a ``put`` method. The tag of a
-    part is a write id list from before the reads. So the part has all commits that its tag has.
+    An entry has up to three parts: definition, partitions and contents. To fill a part, call :meth:`begin`, read from
+    the database, and call a ``put`` method. The tag of a part is a write id list from before the read. So the part has
+    at least the commits that its tag has.
     """
 
     def __init__(self, lists: ObjectLists, most_bytes: int) -> None:
@@ -88,27 +89,27 @@ class TableCache:
 
     @property
     def shared_parts(self) -> int:
-        """Return the number of distinct parts (columns, SerDe, parameters) that the cache keeps for all its tables.
+        """Return the number of distinct columns, SerDes and parameters that the cache keeps for all its tables.
 
-        Equal parts are stored once.
+        Equal values are stored once.
         """
         return len(self._shared)
 
     # -- the two rules; a test removes each of them and must fail then
 
     def announce(self, entry: Entry, txn_id: int, ids: ValidWriteIdList) -> None:
-        """Mark an entry as uncommitted, because a transaction has announced a change of the table."""
+        """Mark an entry as uncommitted, because an open transaction has announced a change of the table."""
         entry.unsettled[txn_id] = ids
         self._announced.setdefault(txn_id, set()).add(entry.id)
 
     def is_equivalent(self, tag: ValidWriteIdList, seen: ValidWriteIdList) -> bool:
-        """Return whether the list of a part, ``tag``, and the list of a reader, ``seen``, see the same commits."""
+        """Return whether the write id lists of a cached part, ``tag``, and a reader, ``seen``, see the same commits."""
         return equivalent(tag, seen)
 
     def note_history(self, before: History | None, now: History) -> bool:
         """Keep the current history of the database; return whether it continues the earlier history ``before``.
 
-        If it does not, the database was restored from a backup, and all entries are dropped.
+        If the history does not continue, the database was restored from a backup, and all entries are dropped.
         """
         with self._lock:
             continues = before is None or now.continues(before)
@@ -133,7 +134,11 @@ class TableCache:
     def contents(
         self, table: StoredTable, ids: ValidWriteIdList | None, keys: Sequence[ContentsKey]
     ) -> TableContents | None:
-        """Return the contents for the first of ``keys`` that a reader with the list ``ids`` may use, or None."""
+        """Return cached contents for a snapshot, or None if the database must be queried.
+
+        ``ids`` is the write id list of the snapshot. The first of ``keys`` with contents for this list and version is
+        used.
+        """
         mark = TableMark(table.id, table.version)
         name = (table.database, table.name)
         with self._lock:
@@ -157,7 +162,7 @@ class TableCache:
     # -- answers for readers with only a list
 
     def definition(self, name: QualifiedName, ids: ValidWriteIdList | None, cluster: str | None) -> StoredTable | None:
-        """Return a table as a cluster sees it, or None if the entry must not answer for the list ``ids``.
+        """Return the cached table as a cluster sees it, or None if it is not cached or not valid for the list ``ids``.
 
         ``ids`` is None for a table without write ids.
         """
@@ -175,7 +180,7 @@ class TableCache:
             return view
 
     def partitions(self, name: QualifiedName, ids: ValidWriteIdList | None) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with its cached partitions, or None if the entry must not answer for the list ``ids``.
+        """Return a table with its cached partitions, or None if they are not cached or not valid for the list ``ids``.
 
         The caller counts the hit, or a miss if the wanted partition is not cached.
         """
@@ -193,7 +198,7 @@ class TableCache:
             return entry.definition.value.table, part.value
 
     def lists_partitions(self, name: QualifiedName) -> bool:
-        """Return whether readers with a write id list have read all partitions of a table."""
+        """Return whether readers with a write id list have asked for all partitions of a table."""
         with self._lock:
             entry = self._entry(name)
             return entry is not None and entry.lists_partitions
@@ -219,7 +224,7 @@ class TableCache:
     # -- filling
 
     def begin(self) -> int:
-        """Return the number of changes so far. A ``put`` method uses it to recognise changes during the reads."""
+        """Return the number of changes so far. A ``put`` method needs it to detect changes during the read."""
         with self._lock:
             return self._changes.now
 
@@ -232,7 +237,10 @@ class TableCache:
         *,
         is_used: bool = False,
     ) -> None:
-        """Cache a table. Unless ``views`` are passed now or earlier, the entry answers only readers with a snapshot."""
+        """Cache a table. ``views`` is a dict from cluster to the table as the cluster sees it.
+
+        Without any views, the entry answers only readers with a snapshot.
+        """
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -268,7 +276,11 @@ class TableCache:
         *,
         is_complete: bool,
     ) -> None:
-        """Cache all partitions of a table, or add some partitions to the cached ones of the same version and list."""
+        """Cache partitions of a table.
+
+        If ``is_complete``, they are all partitions. Otherwise they are added to cached partitions of the same version
+        and list.
+        """
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -300,7 +312,7 @@ class TableCache:
         key: ContentsKey,
         contents: TableContents,
     ) -> None:
-        """Cache contents of a table. Drop contents that were cached for another version or list of the table."""
+        """Cache contents of a table. Drop contents that were cached for another version or write id list."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -310,7 +322,7 @@ class TableCache:
             self._weigh(entry)
 
     def predicates_of(self, table: StoredTable, tag: ValidWriteIdList | None) -> int:
-        """Return the number of predicates whose contents are cached for this version and list (``tag``) of a table."""
+        """Return the number of predicates with cached contents for the version and the list ``tag`` of a table."""
         with self._lock:
             entry = self._entries.get(table.id)
             kept = () if entry is None else entry.contents.items()
@@ -319,7 +331,7 @@ class TableCache:
     # -- changes
 
     def forget(self, table_ids: Collection[int]) -> None:
-        """Drop the entries of tables that this process has changed. The results of running reads are not cached."""
+        """Drop the entries of tables that this process has changed. Reads that are now running are not cached."""
         with self._lock:
             for table_id in table_ids:
                 self._changes.note(table_id)
@@ -328,7 +340,8 @@ class TableCache:
     def note_change(self, table_id: int, name: QualifiedName, txn_id: int | None, ids: ValidWriteIdList | None) -> bool:
         """Apply the event of a change; return whether the entry must be read again now.
 
-        The change of a transaction marks the entry as uncommitted. Any other change has already taken effect.
+        If an open transaction made the change, the entry is marked as uncommitted. Other changes have taken effect
+        already.
         """
         with self._lock:
             other = self._ids.get(name)
@@ -364,7 +377,7 @@ class TableCache:
         return changed
 
     def note_abort(self, txn_id: int) -> None:
-        """Apply the event of an abort. Drop the entries of the tables whose change the transaction has announced."""
+        """Apply the event of an abort: drop the entries of tables whose change the transaction has announced."""
         with self._lock:
             for table_id in list(self._announced.get(txn_id, ())):
                 self._changes.note(table_id)
@@ -379,11 +392,9 @@ class TableCache:
             self._changes.note_all()
 
     def untag(self) -> None:
-        """Stop answers to readers that have only a write id list, until the tables are read again.
+        """Make entries answer only readers with a snapshot, until the tables are read again.
 
-        Call it when events may have been missed.
-
-        Snapshots can still confirm the definitions and contents by version and list.
+        Call it when events may have been missed. A snapshot shows by its list and version whether an entry is current.
         """
         with self._lock:
             self._changes.note_all()
@@ -391,7 +402,10 @@ class TableCache:
                 self._outdate(entry)
 
     def leave_to_parent(self) -> None:
-        """Reset the lock and the tags in a forked process, which has no follower. The lock may have been held."""
+        """Reset the lock and the tags in a forked process.
+
+        A thread of the parent may have held the lock, and the forked process has no follower.
+        """
         self._lock = threading.Lock()
         self.followed_until = 0.0
         self.untag()
@@ -494,14 +508,14 @@ _MOST_REMEMBERED = 100_000
 
 
 class Changes:
-    """The last change of each table, as a number from a counter of changes. The cache calls the methods under its lock.
+    """The time of the last change of each table, as a count of changes. The cache calls the methods under its lock.
 
     A table whose last change is not known any more counts as changed.
     """
 
     def __init__(self) -> None:
         self.now = 0
-        """The number of changes so far, used as a clock."""
+        """The number of all changes so far, used as a clock."""
         self._last: OrderedDict[int, int] = OrderedDict()
         self._floor = 0
 
@@ -520,18 +534,18 @@ class Changes:
         self._last.clear()
 
     def has_none_since(self, table_id: int, begun: int) -> bool:
-        """Return whether a table has had no change since ``begun``, an earlier value of ``now``."""
+        """Return whether a table has not changed since ``begun``, an earlier value of ``now``."""
         return max(self._last.get(table_id, 0), self._floor) <= begun
 
 
 CATALOG = "hive"
-"""The name of the only catalog for Hive's clients."""
+"""The catalog in names of tables. Hive's clients see no other catalog."""
 
 _MOST_KNOWN = 100_000
 
 
 class ObjectLists:
-    """Patterns of ``catalog.database.table``; the black list has precedence over the white list.
+    """White list and black list of tables to cache, as patterns of ``catalog.database.table``. The black list wins.
 
     A pattern matches the whole name: ``hive[.]sales[.].*`` matches the tables of the database ``sales``, and
     ``sales.*`` matches none of them. Source: Hive CachedStore.shouldCacheTable.

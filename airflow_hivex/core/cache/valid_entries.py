@@ -1,4 +1,4 @@
-"""The cached parts of one table, each with its write id list and version, and the rules for their answers."""
+"""The cached metadata of one table in parts, each with a write id list and version, and the check before an answer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ V = TypeVar("V")
 _MOST_PREDICATES = 16
 """The largest number of predicates of a table whose contents are kept."""
 _LONGEST_STEP = 10_000
-"""The largest number of write ids that a commit may add to the tag of a part. For more, the part loses its tag."""
+"""The largest number of write ids by which a commit may raise the tag of a part. After a larger step it has no tag."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
-"""A predicate on partition keys (None: the whole table), with the clusters whose copies are wanted."""
+"""A predicate on partition keys, with the clusters whose copies are wanted. None stands for the whole table."""
 # Sizes of objects in CPython in bytes, measured with tracemalloc on 64 bits (benchmarks/cache.py reports them).
 OF_VIEW = 300
 _OF_TABLE, _OF_COLUMN, _OF_TEXT = 1900, 230, 50
@@ -34,9 +34,9 @@ _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
 class Part(Generic[V]):
     """A value that was read from the database.
 
-    The value includes all commits that the write id list ``tag`` sees, and belongs to the table's ``version``. ``tag``
-    is None if only a version can confirm the value. ``has_write_ids`` is true if the table was transactional at the
-    read.
+    The value includes all commits that the write id list ``tag`` sees, and belongs to the table's ``version``. Without
+    a ``tag``, the value answers only readers that know the version. ``has_write_ids`` is true if the table was
+    transactional when it was read.
     """
 
     value: V
@@ -48,7 +48,7 @@ class Part(Generic[V]):
 
 @dataclass(slots=True)
 class Definition:
-    """A table as the database has it, and a dict from cluster (None: for a client without clusters) to its view."""
+    """A table as the database has it, and its views by cluster (None: the view of a client without a cluster)."""
 
     table: StoredTable
     views: dict[str | None, StoredTable] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def _values_of(partition: StoredPartition) -> Sequence[str]:
 
 @dataclass(slots=True)
 class Partitions:
-    """A dict from values to partitions, in the order of ids, as a client without a cluster sees them.
+    """Partitions by their values, in the order of ids, as a client without a cluster sees them.
 
     ``is_complete`` is true if these are all partitions of the table.
     """
@@ -73,7 +73,7 @@ class Partitions:
     is_complete: bool
     names: Sequence[str] | None = None
     by_key: list[dict[str, list[StoredPartition]]] | None = None
-    """For each partition key, a dict from the value of the key to partitions."""
+    """An index: for each partition key, a dict from a value of the key to the partitions with this value."""
 
     def chosen(self, table: StoredTable, predicate: Predicate | None) -> Sequence[StoredPartition]:
         """Return the partitions whose rows may satisfy a predicate, in the order of ids."""
@@ -111,9 +111,9 @@ class Partitions:
 
 @dataclass(slots=True)
 class Entry:
-    """The parts of one table.
+    """The cached parts of one table.
 
-    ``unsettled`` is a dict from each open transaction with an announced change of the table to the write id list of the
+    ``unsettled`` has the announced changes of open transactions: a dict from transaction to the write id list after the
     change. ``is_used`` is true if a caller has read the table by a write id list; the follower then keeps the entry
     current. ``lists_partitions`` is true if callers have read all partitions.
     """
@@ -131,7 +131,8 @@ class Entry:
     def add_contents(self, key: ContentsKey, part: Part[TableContents]) -> None:
         """Keep contents for a key.
 
-        Drop contents of another version or list of the table. If there are too many, drop the oldest contents, too.
+        Contents of another version or write id list are dropped. If there are too many keys, the oldest contents are
+        dropped.
         """
         if key is None:
             self.contents = {None: part}
@@ -148,8 +149,8 @@ class Entry:
     def settle(self, tag: ValidWriteIdList) -> list[int]:
         """Remove the announced changes that are committed in ``tag``, and return their transactions.
 
-        ``tag`` is the list of the part that was just read: the definition or the partitions. The other part may lack
-        such a change, and the event of the commit will not mark it any more. So this method drops a part that lacks it.
+        ``tag`` is the list of the part that was just read: the definition or the partitions. If the other part lacks
+        such a change, it is outdated, although no later event will say so. So this method drops it.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
         for txn_id in settled:
@@ -171,7 +172,7 @@ class Entry:
         return bool(parts) and all(_has(part.tag, ids) for part in parts)
 
     def outdate(self) -> bool:
-        """Drop the parts that answer readers with only a list. Return whether there were such parts and readers."""
+        """Drop the parts that answer readers with only a list. Return whether the entry had such parts and readers."""
         has_answers = self.partitions is not None
         if self.definition is not None:
             has_answers = has_answers or bool(self.definition.value.views)
@@ -197,12 +198,12 @@ class Entry:
         is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
         mark: TableMark | None = None,
     ) -> tuple[Miss, str] | None:
-        """Return the reason why a part must not answer a reader, with a detail, or None if the part may answer.
+        """Return the reason and detail why a part must not answer a reader, or None if the part may answer.
 
-        Each answer from the cache is checked here. The rule compares first the id of the table, then the list, and then
-        the version. ``mark`` is the mark of the table in the reader's snapshot; by default it is the mark of the list,
-        if the list has one. ``is_followed`` is true if the notification log was read lately. A reader without list and
-        version depends on it.
+        Each answer from the cache is checked here. The rule compares first the id of the table, then the write id list,
+        and then the version. ``mark`` is the id and version of the table in the reader's snapshot; by default it is
+        taken from the list, if the list has them. ``is_followed`` is true if the notification log was read lately. A
+        reader without list and version gets an answer only then.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:
@@ -224,7 +225,7 @@ class Entry:
         return None
 
     def measure(self) -> int:
-        """Compute the size of all parts in bytes, and return its growth."""
+        """Compute the size of all parts in bytes, and return by how much it has grown."""
         parts: Iterable[Part[Definition] | Part[Partitions] | Part[TableContents] | None] = (
             self.definition,
             self.partitions,
@@ -293,24 +294,27 @@ _DEFINITION, _PARTITIONS = "definition", "partitions"
 
 
 class SharedDescriptors:
-    """A collection that replaces equal parts of storage descriptors by one object.
+    """A store that keeps equal columns, SerDes and parameters of storage descriptors only once.
 
-    Only columns, SerDe and parameters are shared, since each storage descriptor has a location of its own. An owner is
-    the id of a table. The parts of an owner's definition and partitions are kept until they are replaced, or until the
-    owner is released. The cache calls the methods under its lock. Source: Hive SharedCache.StorageDescriptorWrapper.
+    Locations are not shared, since each storage descriptor has its own. An owner is the id of a table. Values are kept
+    while the current definition or partitions of an owner use them. The cache calls the methods under its lock. Source:
+    Hive SharedCache.StorageDescriptorWrapper.
     """
 
     def __init__(self) -> None:
         self._parts: dict[Hashable, Any] = {}
         self._holders: Counter[Hashable] = Counter()
         self._held: dict[tuple[int, str], set[Hashable]] = {}
-        """A dict from owner and kind (definition or partitions) to the keys of its parts."""
+        """A dict from owner and kind (definition or partitions) to the keys of the shared values that it uses."""
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def table(self, owner: int, table: StoredTable) -> StoredTable:
-        """Return the table with shared parts, and release the parts of the owner's earlier definition."""
+        """Return a table whose columns, SerDe and parameters are shared objects: equal values are stored once.
+
+        The values of the owner's earlier definition are released.
+        """
         before = self._held.pop((owner, _DEFINITION), set())
         holder = (owner, _DEFINITION)
         shared = replace(
@@ -324,9 +328,9 @@ class SharedDescriptors:
     def partitions(
         self, owner: int, found: Iterable[StoredPartition], *, replaces: bool = True
     ) -> list[StoredPartition]:
-        """Return the partitions with shared parts in their storage descriptors.
+        """Return partitions whose columns, SerDe and parameters are shared objects: equal values are stored once.
 
-        If ``replaces`` is true, the parts of the owner's earlier partitions are released.
+        If ``replaces`` is true, the values of the owner's earlier partitions are released.
         """
         holder = (owner, _PARTITIONS)
         before = self._held.pop(holder, set()) if replaces else set()
@@ -338,12 +342,12 @@ class SharedDescriptors:
         return shared
 
     def release(self, owner: int) -> None:
-        """Release all parts of an owner; parts without another owner are forgotten."""
+        """Release all values of an owner. Values without another owner are removed."""
         for kind in (_DEFINITION, _PARTITIONS):
             self._leave(self._held.pop((owner, kind), set()))
 
     def release_partitions(self, owner: int) -> None:
-        """Release the parts of the partitions of an owner; parts without another owner are forgotten."""
+        """Release the values of an owner's partitions. Values without another owner are removed."""
         self._leave(self._held.pop((owner, _PARTITIONS), set()))
 
     def _leave(self, keys: Iterable[Hashable]) -> None:

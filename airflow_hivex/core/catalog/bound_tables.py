@@ -1,4 +1,4 @@
-"""Tables as a query sees them: the partitions and directories that the query needs, and the places of their copies."""
+"""Tables as a query sees them: the partitions and directories that it reads, and the locations of their copies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _ALL_TXNS = ValidTxnList(MAX_ID)
 
 @dataclass(frozen=True, slots=True)
 class BoundPartition:
-    """A partition that a query reads, or a table without partitions, whose name is None.
+    """A partition that a query reads. Its name is None for a table without partitions.
 
     ``location`` is relative to the primary cluster's file system. ``directories`` are the base and the deltas that the
-    query's snapshot sees, in reading order; a plain table has no directories. Directories that the reader's own
-    transaction has written may not be registered yet.
+    query's snapshot sees, in reading order; a plain table has no directories. A directory that the query's own
+    transaction has written may not be registered yet. ``is_registered`` is false if this transaction adds the
+    partition.
     """
 
     name: str | None
@@ -40,9 +41,9 @@ class BoundPartition:
 class BoundTable:
     """A table as a query sees it in its snapshot.
 
-    ``copies`` is a dict from secondary cluster to the locations of its complete and current copies, by partition.
-    ``stale`` is a dict from secondary cluster to the partitions whose copies lag. ``partly_visible`` is True if a
-    directory has write ids that the snapshot must not see.
+    ``copies`` has the usable copies: a dict from secondary cluster to a dict from partition to location. ``stale`` is a
+    dict from secondary cluster to the partitions whose copies lag. ``partly_visible`` is True if a directory has rows
+    that the snapshot must not see.
     """
 
     table: StoredTable
@@ -59,7 +60,7 @@ class BoundTable:
 
     @property
     def registered_directories(self) -> tuple[RegisteredDirectory, ...]:
-        """Return the directories that the query reads, without unregistered ones of the reader's own transaction."""
+        """Return the directories that the query reads, except those that its own transaction has not registered yet."""
         directories = (each for partition in self.partitions for each in partition.directories)
         return tuple(each for each in directories if isinstance(each, RegisteredDirectory))
 
@@ -74,8 +75,8 @@ def bind_table(
 ) -> BoundTable:
     """Return a table with the partitions that match ``predicate`` in the snapshot, and their copies on ``clusters``.
 
-    The function reads no database. ``own`` is a dict from partition to the directories that the reader's own
-    transaction has written but not registered yet.
+    The function reads no database: ``contents`` has all that is needed. ``own`` is a dict from partition to the
+    directories that the query's own transaction has written but not registered yet.
     """
     write_ids = snapshot.list_of(table)
     needed = _needed(table, contents, predicate, own)
@@ -105,7 +106,7 @@ def bind_table(
 
 
 class _Needed(NamedTuple):
-    """A partition that a query reads, or a table without partitions, whose ``name`` and ``id`` are None."""
+    """A partition that a query reads. Its ``name`` and ``id`` are None for a table without partitions."""
 
     name: str | None
     location: str
@@ -123,7 +124,7 @@ def _needed(
     predicate: Predicate | None,
     own: Iterable[str | None],
 ) -> list[_Needed]:
-    """Return the partitions that match the predicate, including new partitions of the reader's own transaction."""
+    """Return the partitions that match the predicate, including those that the query's own transaction has added."""
     root = table.storage.primary.location
     if not table.is_partitioned:
         return [_Needed(None, root)]
@@ -139,7 +140,7 @@ def _needed(
 
 
 def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Directory]:
-    """Return directories for a reader that are written but not registered yet. No other cluster has copies of them."""
+    """Return written directories as a reader uses them, without ids, since they are not registered yet."""
     return [
         Directory(each.name, each.row_layout or table.row_layout, each.files, each.rows, each.size_bytes)
         for each in written
@@ -147,7 +148,7 @@ def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Dir
 
 
 def route_input(bound: BoundTable) -> RouteInput:
-    """Return the input of the router for a table that a query refers to."""
+    """Return the facts from which the router chooses a cluster: the table's primary, its partitions, and its copies."""
     table = bound.table
     return RouteInput(
         table=table.full_name,
@@ -159,7 +160,7 @@ def route_input(bound: BoundTable) -> RouteInput:
 
 
 def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> DirectoryState:
-    """Return which of the named directories a snapshot reads, and which it does not read."""
+    """Return which of the named directories a snapshot reads, and which it ignores."""
     seen = [name for name in names if _is_compaction_seen(name, write_ids, valid_txns)]
     return directory_state(seen, write_ids, _ALL_TXNS)
 
@@ -167,9 +168,9 @@ def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidT
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether a snapshot may read a directory. Only the result of a later compaction may be refused.
 
-    Registered directories are committed, and a compaction changes no visible row. So a snapshot that is older than the
-    compaction reads the result, too, unless a merged write id is open for the snapshot. It must read the result, since
-    the merged directories may be deleted already.
+    A compaction changes no visible row, and registered directories are committed. So an older snapshot reads the result
+    of a compaction, too, and must do so, since the merged directories may be deleted already. The result is refused
+    only if one of the merged write ids is still open for the snapshot.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

@@ -54,8 +54,8 @@ class HeldBytes:
     """The total size of a table's directories that were registered on a cluster in one span of time.
 
     ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows minus the number of
-    rows in delete deltas. Obsolete directories, which no new reader needs, are counted separately until the cleaner
-    removes them.
+    deleted rows. Obsolete directories, which no new reader needs, are counted separately until the cleaner removes
+    them.
     """
 
     namespace: str
@@ -202,11 +202,11 @@ def largest_tables(connection: Connection, database_id: int, cluster: str, count
 def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Collection[int] | None = None) -> Subquery:
     """Return the subquery for the directories of tables, each with ``is_obsolete``: 1 or 0.
 
-    ``table_ids`` and ``partition_ids`` restrict it to some tables and partitions. A directory is obsolete if a newer
-    base has its rows, if a compaction has merged it into another directory, or if its table or partition was dropped.
-    All registered directories are committed.
+    ``table_ids`` and ``partition_ids`` limit the search. A directory is obsolete if a newer base has its rows, if a
+    compaction has merged it into another directory, or if its table or partition was dropped. All registered
+    directories are committed.
 
-    A table without overwrites and compactions needs no sort. Most tables of a large metastore are such tables.
+    Directories of tables without overwrites and compactions are not sorted, which saves time in a large metastore.
     """
     place = tuple_(_D.table_id, _partition(_D))
     replacing = directories.alias("replacing").c
@@ -261,7 +261,7 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
 
 
 def _selected(judgement: ColumnElement[int], *conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for directories with ``judgement``, and with ``is_dropped`` for their table or partition."""
+    """Return the query for directories with the column ``judgement``, and with ``is_dropped``: 1 if dropped, else 0."""
     return (
         select(
             _D.id,
@@ -284,7 +284,7 @@ def _columns(of: Any) -> list[ColumnElement[Any]]:
 
 
 def _partition(of: Any) -> ColumnElement[int]:
-    """Return the expression for the partition's id, or for -1 if the table has no partitions."""
+    """Return the expression for the id of a partition. It is -1 for a table without partitions."""
     return func.coalesce(of.partition_id, literal_column("-1"))
 
 
@@ -331,7 +331,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """A quota, and the bytes in use before a commit adds more."""
+    """A quota, and the bytes that were in use when the commit began to register its directories."""
 
     quota: Quota
     database_id: int
@@ -351,8 +351,8 @@ def read_quotas(connection: Connection) -> list[Quota]:
 def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | None:
     """Return the quota of a table's namespace on a cluster and the bytes in use, or None if the namespace has no quota.
 
-    Until the caller's database transaction ends, no other commit adds bytes to the namespace on this cluster. Two round
-    trips.
+    The quota is locked: until the caller's database transaction ends, no other commit adds bytes to the namespace on
+    this cluster. Two round trips.
     """
     query = (
         select(_Q.database_id, databases.c.name, _Q.size_bytes, _Q.warning_percent)
@@ -369,7 +369,7 @@ def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | 
 
 
 def lock_use_of(connection: Connection, database_id: int, namespace: str, cluster: str) -> QuotaUse | None:
-    """Return the quota of a namespace on a cluster and the bytes in use, or None; see :func:`lock_use`."""
+    """Return the quota of a namespace on a cluster and the bytes in use, or None, as :func:`lock_use` does."""
     query = select(_Q.size_bytes, _Q.warning_percent).where(_Q.database_id == database_id, _Q.cluster == cluster)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
@@ -379,9 +379,10 @@ def lock_use_of(connection: Connection, database_id: int, namespace: str, cluste
 
 
 def check_use(connection: Connection, use: QuotaUse | None) -> None:
-    """Refuse a commit if the directories that it has registered since :func:`lock_use` exceed the quota.
+    """Refuse a commit if the namespace exceeds its quota after the commit has registered its directories.
 
-    A commit that does not increase the bytes in use is not refused. One round trip; without a quota, no round trip.
+    ``use`` is the result of :func:`lock_use` before the registration. A commit that does not increase the bytes in use
+    is not refused. One round trip; without a quota, no round trip.
 
     Raises:
         QuotaExceededError: the namespace would have more bytes than its quota.

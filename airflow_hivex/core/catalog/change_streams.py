@@ -1,9 +1,9 @@
-"""The progress of streams that read the changes of tables, in batches, and of applications that write batches.
+"""The progress of streams that read the changes of tables in batches, and of applications that write batches.
 
 The end of a batch is recorded before the batch is processed, so a repeated batch has the same rows. The number of a
-batch is the number of its last commit among the recorded commits of all tables. So the numbers of a stream still rise
-if another table replaces the table, and a writer that writes each number only once skips no batch. Functions here take
-part in the caller's database transaction.
+batch is the number of its last commit, which is counted over all tables. So the numbers of a stream rise even if the
+table is dropped and created again. A writer that ignores numbers it has written therefore loses no batch. Functions
+here take part in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ChangeBatch:
 def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | None:
     """Return the number and write id of the last commit to a table, or None if the table has no commit.
 
-    On PostgreSQL the function waits for commits that are being recorded, so that a commit with a lower number cannot
-    appear later. Two round trips.
+    On PostgreSQL the function waits for commits that are being recorded. So no commit with a lower number appears
+    later. Two round trips.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE table_commits IN SHARE MODE"))
@@ -46,9 +46,10 @@ def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | N
 
 
 def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
-    """Return the unfinished batch of a stream, or else the next batch. It is None if the table has no new commits.
+    """Return the batch that a stream must process now, or None if the table has no new commits.
 
-    A new stream begins after the version ``since``. Four round trips.
+    It is the last batch if this was not finished, and otherwise the next batch. A new stream begins after the version
+    ``since``. Four round trips.
     """
     of_stream = (_S.table_id == table_id, _S.stream == stream)
     row = connection.execute(select(change_streams).where(*of_stream).with_for_update()).one_or_none()
@@ -70,7 +71,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
-    """Record that a batch is processed. Nothing changes if another process has recorded this. One round trip."""
+    """Record that a batch is processed. If another process has recorded it already, nothing changes. One round trip."""
     connection.execute(
         update(change_streams)
         .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)
@@ -84,7 +85,7 @@ def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeB
 
 
 def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
-    """Return whether a batch, or a later batch of the same application, was written to a table. One round trip."""
+    """Return whether a table has a batch of an application, or a later batch of it. One round trip."""
     query = select(written_batches.c.batch_id).where(
         written_batches.c.table_id == table_id, written_batches.c.app_id == key.app_id
     )
@@ -93,7 +94,7 @@ def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
 
 
 def record(connection: Connection, table_id: int, key: BatchKey, txn_id: int) -> bool:
-    """Record that a transaction writes a batch, and return whether the batch is new. One round trip.
+    """Record that a transaction writes a batch. Return False if the table has the batch already. One round trip.
 
     If two writers have the same batch, the second one waits for the commit of the first one, and then gets False.
     """

@@ -1,4 +1,7 @@
-"""Closed namespaces, and the rules for their tables. Functions here take part in the caller's database transaction."""
+"""Closed namespaces, whose tables may not depend on other namespaces.
+
+Functions here take part in the caller's database transaction.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ _SHARED = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE).scal
 def closed_namespaces(connection: Connection, names: Iterable[str]) -> frozenset[str]:
     """Return the closed namespaces among ``names``. One round trip.
 
-    The property ``hivex.namespace.mode`` of the database decides. A database without this property has the mode that
-    all clients share.
+    The property ``hivex.namespace.mode`` of the database decides. A database without this property follows the common
+    setting of all clients.
     """
     query = select(databases.c.name, databases.c.parameters, _SHARED).where(databases.c.name.in_(sorted({*names})))
     return frozenset(row.name for row in connection.execute(query) if _is_closed(row.parameters, row[2]))
@@ -85,7 +88,7 @@ def foreign_owner(
     *,
     closed: Collection[str] | None = None,
 ) -> str | None:
-    """Return the other owner that makes :func:`check_folder` refuse a folder, or None if the folder is accepted.
+    """Return the table or database because of which :func:`check_folder` refuses a folder, or None if it would not.
 
     ``closed`` are the closed namespaces, if the caller has read them.
     """
@@ -98,7 +101,10 @@ def foreign_owner(
 
 
 def foreign_owners(connection: Connection, namespace: str, cluster: str, location: str) -> list[str]:
-    """Return one owner from each other namespace, closed or open, with a folder that overlaps the location."""
+    """Return the owners of folders in other namespaces that overlap the location, one owner for each namespace.
+
+    Closed and open namespaces count. The result is sorted.
+    """
     return sorted(_others_at(connection, namespace, cluster, location, 0).values())
 
 

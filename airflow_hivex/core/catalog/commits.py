@@ -49,7 +49,7 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """The numbers of rows and bytes that were added to a table. An update adds the rows that it changes."""
+    """The numbers of rows and bytes that commits added to a table. An update adds the rows that it changes."""
 
     rows: int
     size_bytes: int
@@ -76,9 +76,9 @@ class WrittenDirectory:
 class CommitMark:
     """A position in the commits to a table.
 
-    A transaction gets its write id when it begins to write, so a lower id may be committed after a higher id.
-    ``open_ids`` are the write ids up to ``write_id`` whose transactions were still open. A later table of the same name
-    continues with higher write ids; ``table_id`` shows which table is meant.
+    A transaction gets its write id when it begins to write, so a lower id may be committed after a higher id. The mark
+    stands after all commits up to ``write_id``, except ``open_ids``, whose transactions were still open. A later table
+    of the same name continues with higher write ids; ``table_id`` shows which table is meant.
     """
 
     table_id: int
@@ -105,7 +105,7 @@ class CommitMark:
 class Commits:
     """The service that reads the commits to tables, and commits a transaction together with a table's property.
 
-    Of each table and partition, the housekeeper keeps the last commit and the commit with the highest write id.
+    For each table and partition, the housekeeper keeps the records of the last commit and of the highest write id.
     """
 
     def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:
@@ -114,7 +114,7 @@ class Commits:
         self._transactions = transactions
 
     def mark(self, database: str, table: str) -> CommitMark:
-        """Return the current mark of a table: the position after all of its commits. Six round trips.
+        """Return the position after all current commits to a table. Six round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -135,8 +135,8 @@ class Commits:
     ) -> TableCommit | None:
         """Return the last commit to a table or partition after ``since``, or None if there was no such commit.
 
-        ``since`` is a mark or a write id; without it any commit counts. After a write id, commits with higher write ids
-        count. The partition is ``key=value/...``, and need not exist yet. A commit without recorded partitions counts
+        ``since`` is a mark, or a write id, after which only higher write ids count. Without ``since`` any commit
+        counts. The partition is ``key=value/...``, and need not exist yet. A commit without recorded partitions counts
         for all partitions. Three round trips.
 
         Raises:
@@ -224,7 +224,7 @@ class Commits:
             ]
 
     def volumes(self, txn_ids: Sequence[int]) -> dict[str, Volume]:
-        """Return the rows and bytes that committed transactions have added, as a dict from table. One round trip.
+        """Return a dict from table to the rows and bytes that committed transactions have added. One round trip.
 
         A table is missing if its directories were compacted and cleaned meanwhile.
         """
@@ -252,13 +252,13 @@ class Commits:
         }
 
     def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
-        """Commit a transaction together with a change of one property of a table, such as a reader's offset.
+        """Commit a transaction and set one property of a table, such as a reader's offset, in one database transaction.
 
         Source: Hive CommitTxnKeyValue.
 
         Raises:
-            InvalidTransactionRequestError: the key does not start with ``_meta``, or the table lacks it.
-            TransactionNotOpenError: the transaction is read-only.
+            InvalidTransactionRequestError: the key does not start with ``_meta``, or the table has no such property.
+            TransactionNotOpenError: the transaction is not open, or is read-only.
             NoSuchTableError: the table does not exist.
         """
         if not key.startswith(_META):

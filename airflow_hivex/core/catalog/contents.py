@@ -1,4 +1,4 @@
-"""The contents of a table, read in one round trip: partitions, directories, and the places of copies."""
+"""The contents of a table, read in one round trip: partitions, directories, and the locations of copies."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _Restriction: TypeAlias = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 class TableContents:
     """The chosen partitions of a table, their registered directories, and their copies on some clusters.
 
-    ``directories`` is a dict from partition id to directories; a table without partitions has the id None.
-    ``locations`` is a dict from cluster to a dict from partition id to the location of the copy. ``held`` is a dict
-    from cluster to the ids of the directories that the cluster has.
+    ``directories`` is a dict from partition id to directories; the id is None for a table without partitions.
+    ``locations`` has the locations of copies: a dict from cluster to a dict from partition id to location. ``held`` is
+    a dict from cluster to the ids of the directories that the cluster has.
     """
 
     partitions: Sequence[FoundPartition] = ()
@@ -54,7 +54,10 @@ class TableContents:
 
 
 _TAKEN_ALONG = 200
-"""The most partitions whose contents are read together with their names, before the wanted partitions are chosen."""
+"""The largest number of partitions whose contents are read in one query together with the list of partitions.
+
+Python may later reject some of these partitions by the predicate.
+"""
 
 
 def read_contents(
@@ -62,9 +65,10 @@ def read_contents(
 ) -> TableContents:
     """Return the contents of the partitions that match a predicate, with their copies on some clusters.
 
-    One round trip in most cases. If the database cannot decide the whole predicate, and finds more than 200 partitions,
-    each batch of matching partitions takes one more round trip. It also takes one more if partitions of a plain table
-    have their own storage descriptors. The result may include directories and copies of partitions that do not match.
+    Most reads take one round trip. If the database cannot decide the whole predicate, and finds more than 200
+    partitions, each batch of matching partitions takes one more. If partitions of a plain table have their own storage
+    descriptors, the check of these takes one more. The result may include directories and copies of partitions that do
+    not match.
 
     Raises:
         InvalidOperationError: a scan of a plain table cannot read one of its partitions.
@@ -122,14 +126,17 @@ def _merged(
 
 
 def _part(kind: int, *columns: ColumnElement[Any]) -> Any:
-    """Return the query for rows of one kind of the combined result. All kinds have the columns of a directory."""
+    """Return a query for one kind of rows: partitions, directories, copies or held directories.
+
+    All kinds have the columns of a directory, so that one query can combine them.
+    """
     names = ("partition_id", "id", "name", "text", "files", "rows", "size_bytes")
     labelled = [column.label(name) for column, name in zip(columns, names, strict=True)]
     return select(literal_column(str(kind), Integer).label("kind"), *labelled)
 
 
 def _of_partitions(table: StoredTable, secondaries: Sequence[str], restriction: _Restriction | None) -> list[Any]:
-    """Return the queries for the contents without the partitions themselves. ``restriction`` selects partitions."""
+    """Return the queries for directories and copies of the partitions that ``restriction`` selects (None: of all)."""
 
     def chosen(part: Any, column: ColumnElement[Any]) -> Any:
         return part if restriction is None else part.where(restriction(column))

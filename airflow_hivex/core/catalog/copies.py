@@ -39,9 +39,10 @@ class CopyMethods(SnapshotReading):
         """Register files that another program has copied to ``cluster``, and return the names of their partitions.
 
         ``partitions`` are names (``month=1``) or values; None means all partitions. For a table without partitions, the
-        result has the table's name. ``location`` is the folder of the table on the cluster, by default the same as on
-        the primary. First, the files that the current snapshot reads are compared by name and size. Later writes to the
-        primary make the copy stale until it is registered again (docs/reference/clusters.md, M11).
+        result has the table's name. ``location`` is the folder of the table on the cluster; by default it is the same
+        path as on the primary. Before the registration, the files that the current snapshot reads are compared by name
+        and size. Later writes to the primary make the copy stale until it is registered again
+        (docs/reference/clusters.md, M11).
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -99,14 +100,16 @@ class CopyMethods(SnapshotReading):
 
         The caller has copied and verified the files. ``checksums`` is a dict from directory id to checksum. A query
         uses the copy of a partition if the copy has all directories that the query's snapshot reads. So several calls
-        may register the directories of a partition; the directories of earlier calls stay. ``partitions`` are further
-        copied partitions without registered directories: they are empty, or their table is not transactional.
+        may register the directories of one partition; directories of earlier calls stay registered. ``partitions`` are
+        further copied partitions, which have no registered directories: they are empty, or their table is not
+        transactional.
 
-        ``location`` is the table's folder on the cluster. Its default is the folder of the table's copies or, without
-        copies, the location on the primary cluster. ``locations`` is a dict from partition to location, for partitions
-        outside of this folder; the key None stands for a table without partitions. ``write_ids`` are the copy's write
-        ids, which users see. ``moment`` is the snapshot of the copies. Sessions that accept a lag can read the copies
-        as of this moment. On the primary cluster only the checksums are stored.
+        ``location`` is the table's folder on the cluster. By default it is the folder of earlier copies of the table
+        or, without copies, the same path as on the primary cluster. ``locations`` is a dict from partition to location,
+        for partitions outside of this folder; the key None stands for a table without partitions. ``write_ids`` are the
+        write ids of the copy that users see. ``moment`` is the snapshot in which the copy was made; sessions that
+        accept a lag can read the copy as of this moment. If ``cluster`` is the primary cluster, only the checksums are
+        stored.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -143,7 +146,7 @@ class CopyMethods(SnapshotReading):
             return copy_rows.registered_ms(connection, [each.id for each in directories], cluster)
 
     def history(self, table: StoredTable, clusters: Collection[str]) -> TableHistory:
-        """Return the history of a table: its bounds, and the moments of the table's copies on clusters."""
+        """Return the history of a table, with the moments at which its copies on ``clusters`` were made."""
         with self._read() as connection:
             return read_history(connection, table, clusters)
 
@@ -169,7 +172,7 @@ class CopyMethods(SnapshotReading):
     ) -> None:
         """Withdraw the copies of partitions on ``cluster``. The files stay.
 
-        If ``partitions`` is None, the copies of all partitions are withdrawn, or of a table without partitions.
+        ``partitions`` is None for all partitions, and for a table without partitions.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.
@@ -194,7 +197,7 @@ class CopyMethods(SnapshotReading):
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
     ) -> tuple[BoundTable, dict[str, int], ValidTxnList]:
-        """Return a table with the chosen partitions, a dict from partition name to id, and the current snapshot."""
+        """Return a table with the chosen partitions, a dict from partition name to id, and the valid transactions."""
         named = (normalise(database), normalise(name))
         snapshot = self.snapshot([named])
         table = snapshot.tables[named]

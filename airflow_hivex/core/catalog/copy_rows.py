@@ -1,4 +1,4 @@
-"""Copies on secondary clusters: their directories and partitions, their files, and their lag."""
+"""The rows of copies on secondary clusters, the comparison of their files with the primary, and their lag."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Files = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NewCopies:
-    """New copies of registered directories on ``cluster``. ``directories`` has the state that was copied.
+    """New copies of registered directories on ``cluster``. ``directories`` has their state when they were copied.
 
-    ``checksums`` is a dict from directory id to checksum. ``partitions`` are further copied partitions without
+    ``checksums`` is a dict from directory id to checksum. ``partitions`` are further copied partitions, which have no
     registered directories: they are empty, or their table is not transactional. ``location`` is the table's folder on
-    the cluster. None means the folder of the table's copies or, without copies, the location on the primary cluster.
-    ``locations`` is a dict from partition to location, for partitions outside of this folder; the key None stands for a
-    table without partitions. ``write_ids`` are the write ids of the copied directories. ``moment`` is the snapshot of
-    the copy.
+    the cluster. None means the folder of earlier copies of the table or, without copies, the same path as on the
+    primary cluster. ``locations`` is a dict from partition to location, for partitions outside of this folder; the key
+    None stands for a table without partitions. ``write_ids`` are the write ids of the copied directories. ``moment`` is
+    the snapshot in which the copy was made.
     """
 
     table: StoredTable
@@ -59,11 +59,11 @@ class NewCopies:
 def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]:
     """Register copies, and return the names of their partitions. Safe to repeat.
 
-    The caller has locked the table for a change. An earlier copy of a partition at another location is withdrawn. On
-    the primary cluster only the checksums are stored.
+    The caller has locked the table for a change. An earlier copy of a partition at another location is withdrawn. If
+    the cluster is the primary cluster, only the checksums are stored.
 
     Raises:
-        CopyOutdatedError: a directory is not registered any more, or has grown since.
+        CopyOutdatedError: a directory is not registered any more, or has grown since it was copied.
         NoSuchPartitionError: a partition was dropped.
     """
     table, cluster = new.table, new.cluster
@@ -181,16 +181,16 @@ def registered_ms(connection: Connection, directory_ids: Sequence[int], cluster:
 
 
 def drop_copies(connection: Connection, table: StoredTable, partition_ids: Sequence[int] | None, cluster: str) -> None:
-    """Remove the records of the copies of partitions on ``cluster``.
+    """Remove the rows of the copies of partitions on ``cluster``.
 
-    If ``partition_ids`` is None, the table has no partitions.
+    ``partition_ids`` is None for a table without partitions.
     """
     _remove_locations(connection, table, partition_ids or (), cluster, root=partition_ids is None)
     _forget_copies(connection, table, partition_ids, cluster)
 
 
 def drop_all_copies(connection: Connection, table: StoredTable, cluster: str) -> None:
-    """Remove the records of all copies of a table on ``cluster``, also of the folder of the copy."""
+    """Remove the rows of all copies of a table on ``cluster``, and of the folder in which they lie."""
     c = cluster_storage_descriptors.c
     later(connection, delete(cluster_storage_descriptors).where(c.table_id == table.id, c.cluster == cluster))
     _forget_copies(connection, table, None, cluster)
@@ -218,7 +218,7 @@ def _remove_locations(
 
 
 def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence[int] | None, cluster: str) -> None:
-    """Remove the records that a cluster has the directories of partitions, or (None) of the whole table."""
+    """Record that a cluster no longer has the directories of partitions (None: of the whole table)."""
     d, copies = directories.c, directory_copies.c
     of_table = select(d.id).where(d.table_id == table.id)
     chosen = [of_table]
@@ -229,9 +229,10 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
 
 
 def place_in_copy(table: Table, name: str | None, location: str) -> str:
-    """Return the path of a partition below the folder of a copy.
+    """Return the path of a partition, relative to the folder of a table's copy.
 
-    It is the path of the partition below the table's folder on the primary, or else the partition's name.
+    It is the same path as below the table's folder on the primary cluster. If the partition lies outside of that
+    folder, it is the partition's name.
     """
     if name is None:
         return ""
@@ -240,9 +241,9 @@ def place_in_copy(table: Table, name: str | None, location: str) -> str:
 
 
 def differences(primary: Files, secondary: Files) -> list[str]:
-    """Return the files that a copy lacks or that differ in size, one text per file.
+    """Return texts about the files that a copy lacks or that have another size in the copy, one text per file.
 
-    Files that only the copy has are ignored, since readers read registered directories only. For a plain table,
+    Files that only the copy has are ignored, since readers read only registered directories. For a plain table,
     :func:`extra_files` returns them.
     """
     found = []
@@ -255,7 +256,7 @@ def differences(primary: Files, secondary: Files) -> list[str]:
 
 
 def extra_files(primary: Files, secondary: Files) -> list[str]:
-    """Return the files that only the copy has, one text per file."""
+    """Return texts about the files that only the copy has, one text per file."""
     return [f"{name} is not on the primary" for name in sorted(set(secondary) - set(primary))]
 
 
@@ -266,12 +267,12 @@ def below(files: Files, folder: str) -> dict[str, int]:
 
 
 def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_root: str) -> list[str]:
-    """Return the differences between the primary and a copy, for bound partitions, one text per file.
+    """Return texts about the differences between the primary and a copy, one text per file.
 
-    The list is empty for a complete copy. ``copy_root`` is the folder of the copy. For a transactional table, only the
-    directories that the snapshot reads are compared. A file does not count as copied if it is the file of the primary
-    itself, for example because of a symbolic link. The function lists both folders once, and also each partition
-    outside of the table's folder.
+    The list is empty for a complete copy. ``bound`` has the compared partitions. ``copy_root`` is the folder of the
+    copy. For a transactional table, only the directories that the snapshot reads are compared. A file does not count as
+    copied if it is the file of the primary itself, for example because of a symbolic link. The function lists the
+    table's folder and the copy's folder once, and also each partition outside of the table's folder.
     """
     root = bound.table.storage.primary.location
     inside, copied = primary.list_files(root), copy.list_files(copy_root)
@@ -328,8 +329,8 @@ class CopyLag:
 def read_copy_lags(connection: Connection) -> list[CopyLag]:
     """Return the lag of the copies on each cluster, sorted by cluster. Two queries.
 
-    A partition without any copy on the cluster does not count as lagging. A missing directory that another directory
-    replaces does not count, either.
+    A partition without any copy on a cluster does not count as lagging. A missing directory does not count if another
+    directory replaces it.
     """
     held = (
         select(_COPIES.cluster, func.count(_COPIES.table_id.distinct()))
@@ -357,7 +358,7 @@ def read_copy_lags(connection: Connection) -> list[CopyLag]:
 
 
 def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the directories that copies lack, and that no other directory replaces."""
+    """Return the query for the directories that copies do not have, except directories that others replace."""
     replaced = select(_OTHER.c.id).where(is_beside, _replaces()).correlate(directories).exists()
     return (
         select(_COPIES.cluster, _COPIES.table_id, _ON_PRIMARY.c.registered_ms)
@@ -370,7 +371,7 @@ def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) ->
 
 
 def _replaces() -> ColumnElement[bool]:
-    """Return the condition that the directory ``others`` makes a directory obsolete.
+    """Return the SQL condition that the directory ``others`` makes the row of ``directories`` obsolete.
 
     It is a short form of the rules in ``model.directories``.
     """

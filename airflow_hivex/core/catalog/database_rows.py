@@ -31,7 +31,7 @@ def database_at(connection: Connection, location: str) -> str | None:
 
 
 def finding(name: str) -> Call:
-    """Return the call whose answer is the row of a database, or is empty if the database does not exist."""
+    """Return a query that reads the row of a database. It has no row if the database does not exist."""
     return _FIND(name=normalise(name))
 
 
@@ -158,15 +158,15 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:
-    """Wait for transactions that add objects to a database, and block further ones.
+    """Lock a database so that no transaction adds objects to it. Wait for transactions that do so now.
 
-    They are blocked until the caller's database transaction ends.
+    The lock ends with the caller's database transaction.
     """
     connection.execute(select(databases.c.id).where(databases.c.id == database_id).with_for_update()).all()
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the sorted names that match a pattern of Hive. The pattern None matches all names."""
+    """Return the sorted names that match a pattern of SHOW. The pattern None matches all names."""
     if pattern is None:
         return sorted(names)
     expression = name_expression(pattern)

@@ -62,8 +62,8 @@ class DatabaseMethods(StorePart):
     def change_database(self, name: str, change: Callable[[Database], Database]) -> Database:
         """Read a database, change it, store it as :meth:`alter_database` does, and return it.
 
-        ``change`` is called with the current database and returns the changed one. No other client changes the database
-        between the read and the change.
+        ``change`` gets the current database and returns the new one. No other client changes the database between the
+        read and the change.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -82,12 +82,11 @@ class DatabaseMethods(StorePart):
     def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
         """Remove a database, and return the tables that were dropped with it.
 
-        With ``cascade`` the tables, functions and links of the database are removed first, and also links to its
+        ``cascade`` also removes the database's tables, functions and links, and the links of other namespaces to its
         tables.
 
         Raises:
-            InvalidOperationError: the database is the default one, or has tables, functions or links without
-                ``cascade``.
+            InvalidOperationError: the database is the default one, or is not empty and ``cascade`` is false.
         """
 
         def work(connection: Connection) -> list[StoredTable]:

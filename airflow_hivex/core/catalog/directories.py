@@ -52,7 +52,7 @@ from airflow_hivex.core.store.schema import (
 )
 
 _FEW = 16
-"""The most rows that are written or looked up with prepared queries."""
+"""The largest number of rows that are written or looked up with prepared queries."""
 
 _INSERT = Prepared(
     insert(directories)
@@ -91,7 +91,7 @@ _LATER_BASE_IN = Prepared(_OF_PARTITIONS.where(partitions.c.name == bindparam("n
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of a table or partition, or an original file, as a reader uses it."""
+    """A directory of a table or partition, or a file from before the table was transactional, as a reader uses it."""
 
     name: str
     row_layout: str
@@ -101,7 +101,7 @@ class Directory:
 
     @property
     def is_delete_delta(self) -> bool:
-        """Return whether the directory is a delete delta. Its records say which rows are deleted."""
+        """Return whether the directory is a delete delta, whose records are the ids of deleted rows."""
         return self.name.startswith("delete_delta_")
 
     @property
@@ -126,7 +126,7 @@ class RegisteredDirectory(Directory):
 
 @dataclass(frozen=True, slots=True)
 class NewDirectory:
-    """A new row of ``directories``, for a directory or an original file.
+    """A directory or an original file that is to be registered.
 
     ``partition`` is None for a table without partitions. ``checksum`` is the checksum of the files, if it is known.
     """
@@ -158,8 +158,9 @@ def insert_directories(
 ) -> None:
     """Register directories that were written on ``cluster``.
 
-    If a directory is registered already, ``may_grow`` adds the numbers of files, rows and bytes to its row. Up to 16
-    directories are sent with the next query; more of them take round trips per batch.
+    If ``may_grow`` is true and a directory is registered already, the numbers of files, rows and bytes are added to its
+    row. Up to 16 directories are sent together with the next query. More directories take one or more round trips per
+    batch.
     """
     if may_grow:
         new = _not_there(connection, table, new, partition_ids, txn_id, cluster)
@@ -192,10 +193,10 @@ def _not_there(
     txn_id: int,
     cluster: str,
 ) -> list[NewDirectory]:
-    """Return the written directories that are not registered yet, and update the rows of the others.
+    """Return the written directories that are not registered yet. Add new files to the rows of registered directories.
 
-    The numbers of files, rows and bytes are added to those rows. Copies on other clusters lack the new files, so they
-    do not count as copies of the directory any more. The checksum of the directory becomes unknown.
+    The numbers of files, rows and bytes in these rows grow. Copies of such a directory on other clusters lack the new
+    files, so they are no longer recorded as copies. The checksum of the directory becomes unknown.
 
     Raises:
         InvalidOperationError: the existing files have another row layout.
@@ -234,7 +235,7 @@ def _not_there(
 def put_copies(connection: Connection, checksums: Mapping[int, str | None], cluster: str, now_ms: int) -> None:
     """Record that ``cluster`` has directories. Safe to repeat.
 
-    ``checksums`` is a dict from directory id to checksum, or None if the checksum is unknown.
+    ``checksums`` is a dict from directory id to the checksum, which is None if it is unknown.
     """
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(directory_copies)
@@ -255,7 +256,7 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
 def directories_of(
     connection: Connection, table: Table, partition_ids: Sequence[int] | None
 ) -> dict[int | None, list[RegisteredDirectory]]:
-    """Return the directories of a table, as a dict from partition id.
+    """Return a dict from partition id to the directories of a table.
 
     The id is None for a table without partitions. If ``partition_ids`` is None, all partitions are read, in one round
     trip.
@@ -274,9 +275,9 @@ def directories_of(
 
 
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
-    """Return the transactions that have written registered directories of the named partitions.
+    """Return the ids of the transactions that have written registered directories of the named partitions.
 
-    The name None stands for a table without partitions. Transactions of compactions are left out, since compactions
+    ``names`` has only None for a table without partitions. Transactions of compactions are left out, since compactions
     only merge rows of earlier transactions.
     """
     query = select(directories.c.txn_id).where(directories.c.table_id == table.id, directories.c.visibility_txn_id == 0)
@@ -294,9 +295,10 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
 def check_no_later_base(
     connection: Connection, table: Table, names: Collection[str | None], write_id: int, error: Exception
 ) -> None:
-    """Raise ``error`` if one of the partitions has a base that would hide a delta with the write id.
+    """Raise ``error`` if one of the partitions has a base directory with a higher write id.
 
-    The error may be raised with the next query. The name None stands for a table without partitions.
+    Such a base would hide the rows of a delta with ``write_id``. A few partitions are checked together with the
+    caller's next query, which then raises the error. ``names`` has only None for a table without partitions.
     """
 
     def check(found: Sequence[object]) -> None:
@@ -316,7 +318,7 @@ def check_no_later_base(
 
 
 def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove all rows of dropped partitions, after their files are gone."""
+    """Remove all rows of dropped partitions. Call it after their files were deleted."""
     for batch in batches(ids):
         of_partitions = select(directories.c.id).where(directories.c.partition_id.in_(batch))
         later(connection, delete(directory_copies).where(directory_copies.c.directory_id.in_(of_partitions)))
@@ -330,7 +332,7 @@ def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove all rows of dropped tables, after their files are gone."""
+    """Remove all rows of dropped tables. Call it after their files were deleted."""
     # First, because a transaction that takes a write id locks this row before it refers to the row of the table.
     later(connection, delete(next_write_ids).where(next_write_ids.c.table_id.in_(ids)))
     # From here on no transaction adds a row that refers to the tables.

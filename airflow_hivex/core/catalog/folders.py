@@ -1,4 +1,4 @@
-"""Queries about the folders of tables, copies and partitions: their owners, their locations, and shared folders.
+"""Queries about the folders of tables, copies, partitions and databases: who owns a folder, and which folders overlap.
 
 The queries about owners are constructed once, since their construction takes longer than their execution.
 """
@@ -42,11 +42,11 @@ _LOCKS = {
 
 
 def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
-    """Wait for other transactions that register folders, so that a later check sees their folders.
+    """Lock the registration of folders until the caller's transaction ends. So a later check sees all folders.
 
-    Later transactions wait for the caller's transaction. A folder that a user has ``chosen`` may be anywhere, so its
-    transaction waits for all others. If the warehouse chooses the folder, the transaction waits only for those whose
-    folder a user has chosen. One round trip on PostgreSQL. On SQLite only one transaction writes at a time.
+    A folder that a user has ``chosen`` may be anywhere, so its transaction waits for all other transactions that
+    register folders, and they wait for it. Transactions whose folder the warehouse chooses do not wait for each other.
+    On PostgreSQL the lock is taken with the next query. On SQLite only one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
         later(connection, _LOCKS[chosen])
@@ -57,18 +57,21 @@ def _starts_with(column: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def beginning(text: str) -> dict[str, str]:
-    """Return the query parameter with which a condition finds the values that begin with a text."""
+    """Return the query parameter for conditions that find values with the prefix ``text``."""
     return {"beginning": text.replace("/", "//").replace("%", "/%").replace("_", "/_") + "%"}
 
 
 def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return the condition that a folder overlaps a location: both are equal, or one contains the other."""
+    """Return the SQL condition that a folder overlaps a location: both are equal, or one contains the other.
+
+    :func:`beside` returns the query parameters of the location.
+    """
     # A view has no location.
     return (column != "") & (column.in_(bindparam("above", expanding=True)) | _starts_with(column))
 
 
 def beside(location: str) -> dict[str, Any]:
-    """Return the query parameters that the condition :func:`overlaps` needs for a location."""
+    """Return the query parameters of a location for the condition :func:`overlaps`."""
     names = location.split("/")
     above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
     return {"above": above, **beginning(f"{location}/" if location else "")}
@@ -98,10 +101,11 @@ def _owners(*, only_managed: bool) -> CompoundSelect[Any]:
 
 
 OWNERS = {only_managed: _owners(only_managed=only_managed) for only_managed in (True, False)}
-"""The queries for the owner of a folder on ``cluster`` that overlaps a location, given by :func:`beside`.
+"""Two queries for a table whose folder on ``cluster`` overlaps a location. :func:`beside` gives the location.
 
 The query True searches only managed tables, the query False all tables. The table ``but_id`` is left out. A query
-returns at most one row, with the database, table, location and kind of the folder."""
+returns at most one row: database, table, location, and kind of the folder.
+"""
 
 LOCATIONS = union_all(
     *(
@@ -109,16 +113,17 @@ LOCATIONS = union_all(
         for column, on in ((tables.c.location, tables.c.primary_cluster), (_COPIES.location, _COPIES.cluster))
     )
 )
-"""The query for the locations of tables and copies on ``cluster`` that begin with a text of :func:`beginning`."""
+"""The query for the locations of tables and copies on ``cluster`` with a prefix, which :func:`beginning` gives."""
 
 HOLDING_DATABASE = (
     select(databases.c.name)
     .where((databases.c.location == bindparam("location", type_=String)) | _starts_with(databases.c.location))
     .limit(1)
 )
-"""The query for a database whose location is ``location``, or begins with a text of :func:`beginning`.
+"""The query for a database whose location is ``location``, or has a prefix, which :func:`beginning` gives.
 
-It returns at most one row."""
+It returns at most one row.
+"""
 
 _OWN = databases.alias("own")
 _IN_OWN_FOLDER = (
@@ -131,7 +136,8 @@ _IN_OWN_FOLDER = (
 )
 """The condition that ``location`` lies in the folder of the database ``own``.
 
-This folder may itself lie in the folder of another database."""
+Such a location may also lie in the folder of another database, if this one contains the folder of ``own``.
+"""
 
 
 NAMESPACE_OF_TABLE = case(
@@ -145,7 +151,7 @@ NAMESPACE_OF_TABLE = case(
 
 
 def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -> list[Select[Any]]:
-    """Return the queries for the folders of tables, copies, partitions and databases, with the kind of each folder.
+    """Return queries for the folders of tables, copies, partitions and databases, each with the kind of the folder.
 
     ``database`` is a condition for the database of an object. ``namespace`` is a condition for the namespace of a
     table.
@@ -187,15 +193,16 @@ def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -
 _OWN_NAME, _NAMESPACE = bindparam("own", type_=String), bindparam("namespace", type_=String)
 _OTHERS = union_all(*_folders_of(databases.c.name != _OWN_NAME, NAMESPACE_OF_TABLE != _OWN_NAME)).subquery()
 NAMESPACES_AT = select(_OTHERS.c.namespace).distinct()
-"""The query for the namespaces other than ``own`` that have a folder on ``cluster`` that overlaps ``location``.
+"""The query for namespaces other than ``own`` that have a folder on ``cluster`` that overlaps ``location``.
 
-The location is also given by :func:`beside`. Folders of the table ``but_id`` are left out."""
+Its parameters include those of :func:`beside`. Folders of the table ``but_id`` are left out.
+"""
 
 _OF_ONE = union_all(*_folders_of(databases.c.name == _NAMESPACE, NAMESPACE_OF_TABLE == _NAMESPACE)).subquery()
 OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
-"""The query for the owner, in one ``namespace``, of a folder that :data:`NAMESPACES_AT` finds.
+"""The query for one database or table of ``namespace`` whose folder :data:`NAMESPACES_AT` would find.
 
-The owner is a database or a table. The row also has the kind of the folder.
+The row also has the kind of the folder.
 """
 
 
@@ -203,7 +210,7 @@ The owner is a database or a table. The row also has the kind of the folder.
 class Folder:
     """A folder of a table on a cluster. If ``table`` is None, it is the folder of a database.
 
-    ``kind`` is for example ``table`` or ``the copy of table``.
+    ``kind`` is ``table``, ``the copy of table``, ``a partition of table`` or ``database``.
     """
 
     namespace: str
@@ -222,22 +229,23 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """A folder of one namespace (``inner``) that is equal to, or lies in, a folder of another namespace (``outer``)."""
+    """A folder of one namespace (``inner``) that lies in, or is equal to, a folder of another namespace (``outer``)."""
 
     inner: Folder
     outer: Folder
 
     @property
     def cluster(self) -> str:
-        """Return the cluster of the folders. A database has its folder on each cluster, and so names no cluster."""
+        """Return the cluster of the two folders. A database's folder names no cluster, since it exists on each one."""
         return self.inner.cluster or self.outer.cluster
 
 
 def shared_folders(connection: Connection) -> list[SharedFolder]:
-    """Return the folders that are equal to, or lie in, a folder of another namespace. Four round trips.
+    """Return the folders that lie in a folder of another namespace, or are equal to it. Four round trips.
 
-    Each folder has the nearest of these outer folders. The result excludes databases in the folder of another database.
-    It also excludes managed tables that a rename to another namespace has left in the folder of their former database.
+    Each folder is returned with the nearest such outer folder. Databases in the folder of another database are left
+    out. So are managed tables in the folder of another database, where a rename to another namespace may have left
+    them.
     """
     by_cluster: dict[str, list[Folder]] = {}
     roots = [*_databases(connection)]

@@ -50,7 +50,10 @@ def existing(connection: Connection, names: Iterable[tuple[str, str]]) -> list[t
 
 
 def select_functions(connection: Connection, database: str | None, pattern: str | None) -> list[PermanentFunction]:
-    """Return the functions that match a SHOW pattern, of one database or of all, sorted by database and name."""
+    """Return the functions that match a pattern of SHOW FUNCTIONS, sorted by database and name.
+
+    If ``database`` is None, the functions of all databases are searched.
+    """
     query = _select()
     if database is not None:
         query = query.where(databases.c.name == normalise(database))
@@ -125,7 +128,7 @@ def delete_functions(connection: Connection, database_id: int) -> None:
 def record_function_event(
     connection: Connection, now_ms: int, type: EventType, function: PermanentFunction, **others: Any
 ) -> None:
-    """Record an event of a function, with the function after the change. One round trip.
+    """Record an event of a function, with the function as it is after the change. One round trip.
 
     Source: Hive CreateFunctionMessage.
     """
@@ -204,7 +207,10 @@ class FunctionMethods(StorePart):
             return select_function(connection, database, name)
 
     def get_functions(self, database: str | None = None, pattern: str | None = None) -> list[PermanentFunction]:
-        """Return the functions whose names match a SHOW pattern, of one database or of all. One round trip."""
+        """Return the functions whose names match a pattern of SHOW FUNCTIONS. One round trip.
+
+        If ``database`` is None, the functions of all databases are searched.
+        """
         with self._read() as connection:
             return select_functions(connection, database, pattern)
 

@@ -1,4 +1,4 @@
-"""The write id lists that callers pass to the catalog. A list describes the state of a table that a caller reads."""
+"""The write id lists that callers pass to the catalog. Such a list says which commits to a table the caller sees."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from airflow_hivex.core.transactions.table_names import next_of
 
 
 class StateOf(enum.Enum):
-    """The state of a table that a caller reads if it passes no write id list."""
+    """The state of a table that a caller sees if it passes no write id list."""
 
     NOW = "now"
     """The current state in the metastore database."""
 
 
 GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None
-"""A write id list or its text form, or the current state. None: the caller has no list, as for a plain table."""
+"""A write id list or its text form, or the current state. None: the caller has no list, such as for a plain table."""
 
 
 def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdList | StateOf | None:
@@ -58,8 +58,8 @@ def check_has_list(table: Table, given: ValidWriteIdList | StateOf | None) -> No
 def check_writer(connection: Connection, table: StoredTable, given: ValidWriteIdList | StateOf | None) -> None:
     """Refuse a change of a table if the caller's write id list belongs to an earlier table of the same name.
 
-    The write ids of a table continue after the write ids of earlier tables of its name. So a list whose high watermark
-    is below the first write id of the table belongs to an earlier table. One round trip for a list in text form.
+    A new table continues with higher write ids than earlier tables of its name. So a list whose high watermark is below
+    the first write id of the table belongs to an earlier table. One round trip for a list in text form.
 
     Raises:
         MissingWriteIdListError: the list is None, and the table is transactional.
@@ -80,7 +80,7 @@ def check_writer(connection: Connection, table: StoredTable, given: ValidWriteId
 
 
 def list_or_none(given: ValidWriteIdList | StateOf | None) -> ValidWriteIdList | None:
-    """Return the write id list for the event of a write, or None if the caller has passed no list.
+    """Return the write id list that a writer has passed for its event, or None if it has passed no list.
 
     Without a list the event gets the list of its transaction.
     """

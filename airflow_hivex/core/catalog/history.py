@@ -2,13 +2,13 @@
 
 A moment is the snapshot of a replication. A table is read as of a moment from the directories whose transactions the
 moment sees. This state is complete unless directories were removed from the catalog after the moment. So each removal
-stores a bound:
+stores a bound, from which a reader finds out whether a moment is complete:
 
-- The cleaner removes replaced directories. ``history_write_id`` of the partition, or of a table without partitions, is
-  the highest write id of the replacing directories. A moment must see all bases and results of compactions up to this
-  id.
-- A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
-  ``history_txn_id`` of the table is the transaction of the last such change. A moment must see this transaction.
+- The cleaner removes replaced directories. ``history_write_id`` is the highest write id of the directories that have
+replaced them. It is stored in the partition, or in the table if it has no partitions. A moment must see all bases and
+results of compactions up to this id. - A partition is dropped or renamed, a plain table becomes transactional, or
+writes are lost with a cluster.   ``history_txn_id`` of the table is the transaction of the last such change. A moment
+must see this transaction.
 
 Functions with a ``connection`` take part in the caller's database transaction.
 """
@@ -50,11 +50,12 @@ from airflow_hivex.core.transactions import commit_record
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """The history of a table: the transactions of its directories, its bounds, and the moments of its copies.
+    """The facts for reads as of a moment: the writers of a table's directories, its bounds, and its copied moments.
 
-    ``changed_by`` is the table's ``history_txn_id``. ``writers`` is a dict from directory id to transaction id, and
-    ``registered_ms`` to the time of registration. ``floors`` is a dict from partition id (None: a table without
-    partitions) to ``history_write_id``. ``moments`` is a dict from cluster to moments, the newest first.
+    ``changed_by`` is the table's ``history_txn_id``. ``writers`` is a dict from directory id to transaction id.
+    ``registered_ms`` is a dict from directory id to the time of its first registration. ``floors`` is a dict from
+    partition id (None: a table without partitions) to ``history_write_id``. ``moments`` is a dict from cluster to the
+    moments of the table's copies, the newest first.
     """
 
     created_ms: int
@@ -109,9 +110,10 @@ def _read_moments(
 
 
 def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
-    """Record that the history of a table begins now, with a change of a transaction or without a transaction (None).
+    """Record that the table cannot be read as of moments before now, because the transaction ``txn_id`` changes it.
 
-    Changes of a table wait for each other, so the last change counts.
+    ``txn_id`` is None for a change without a transaction. Changes of a table wait for each other, so the last one
+    counts.
     """
     last = select(counters.c.value + 1).where(counters.c.name == "txn").scalar_subquery()
     first = last if txn_id is None else txn_id
@@ -120,7 +122,7 @@ def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms
 
 
 def raise_floor(connection: Connection, table_id: int, partition_id: int | None, write_id: int) -> None:
-    """Record that replaced directories are removed. Write ids of the replacing directories are at most ``write_id``."""
+    """Record that replaced directories are removed; ``write_id`` is the highest write id of their replacements."""
     if partition_id is not None:
         p = partitions.c
         is_lower = func.coalesce(p.history_write_id, 0) < write_id
@@ -140,8 +142,8 @@ _CREATES = "CREATE "
 class RecordedCommit:
     """A commit to a table, as DESCRIBE HISTORY shows it. The creation of an empty table has no transaction.
 
-    An updated row counts as an added row and a deleted row. Rows that an INSERT OVERWRITE replaces do not count as
-    deleted.
+    ``rows_added`` and ``rows_deleted`` both count an updated row. Rows that an INSERT OVERWRITE replaces do not count
+    as deleted.
     """
 
     write_id: int
@@ -158,7 +160,8 @@ class RecordedCommit:
 def read_commits(connection: Connection, table_id: int, limit: int | None = None) -> list[RecordedCommit]:
     """Return the recorded commits of a table, the newest first. One round trip.
 
-    If a recorded transaction has created the table, the row for the creation without a transaction is left out.
+    CREATE TABLE AS has two records: the creation, which has no transaction, and the commit of the rows. Only the second
+    is returned.
     """
     newer = table_commits.alias("newer").c
     is_repeated = and_(
@@ -202,7 +205,7 @@ def read_record(connection: Connection, table_id: int) -> list[RecordedVersion]:
 def read_floors(connection: Connection, table_id: int) -> dict[int | None, int]:
     """Return a dict from partition id to the highest write id of directories that have replaced removed directories.
 
-    The partition id None stands for a table without partitions. Two round trips.
+    This write id is ``history_write_id``. The id None stands for a table without partitions. Two round trips.
     """
     t = tables.c
     of_table = connection.execute(select(t.history_write_id).where(t.id == table_id)).scalar_one_or_none()
@@ -226,11 +229,11 @@ def bind_version(
     version: TableVersion,
     floors: Mapping[int | None, int],
 ) -> BoundTable:
-    """Return the table as of a version, with the version's columns, and its copies on ``clusters``.
+    """Return the table as of a version, with the columns that it then had, and its copies on ``clusters``.
 
     The function reads no database. A version is read from directories without rows of later commits. If a compaction
-    has merged rows of later commits, its result is skipped and the merged directories are read. The cleaner removes
-    merged directories when no version within the retention needs them.
+    has merged rows of later commits into its result, the merged directories are read in place of the result. The
+    cleaner keeps merged directories until no version within the retention needs them.
 
     Raises:
         VersionExpiredError: the cleaner has removed directories of the version.
@@ -254,6 +257,8 @@ def _of_version(
 ) -> list[RegisteredDirectory]:
     """Return the directories of a partition that a version reads. They have no rows of later commits.
 
+    ``floor`` is the partition's ``history_write_id``.
+
     Raises:
         VersionExpiredError: directories that the version needs have been removed.
     """
@@ -270,15 +275,15 @@ def _of_version(
 
 
 class NotReadableError(Exception):
-    """Error: a table cannot be read as of a moment on a cluster. The message is the reason."""
+    """Error: a cluster cannot show a table as of a moment. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierTable:
     """A table as of a moment. ``write_id`` is the highest write id that the moment sees.
 
-    ``unseen`` is a dict from transaction to time (ms) of the commits to the needed partitions that the moment does not
-    see.
+    ``unseen`` has the commits that the moment does not see: a dict from transaction to time (ms). Only commits to
+    partitions that the query needs are in it.
     """
 
     bound: BoundTable
@@ -294,11 +299,11 @@ def bind_earlier(
     moment: Moment,
     cluster: str,
 ) -> EarlierTable:
-    """Return the table as of a moment, with all directories that it needs on ``cluster``.
+    """Return the table as of a moment, as ``cluster`` can show it.
 
     The function reads no database. Directories of transactions that the moment does not see are skipped. If the cluster
-    lacks the result of a compaction, the merged directories, which have the same rows, are read, as long as they are
-    registered. A table without transactions has no moments, and its copy is read as it is.
+    lacks the result of a compaction, the merged directories are read, which have the same rows, as long as they are
+    registered. A table that is not transactional has no moments; its copy is read as it is.
 
     Raises:
         NotReadableError: the history of the table begins after the moment, or the cluster lacks directories.
@@ -355,10 +360,10 @@ def _is_read(
     held: frozenset[int] | None,
     floor: int,
 ) -> bool:
-    """Return whether a moment may read a directory.
+    """Return whether a read as of a moment uses a directory.
 
     Raises:
-        NotReadableError: the moment would read other directories in place of this one, and they were removed.
+        NotReadableError: the moment needs directories that this directory has replaced, and they were removed.
     """
     writer = history.writers.get(directory.id)
     is_seen = writer is not None and moment.valid_txns.is_valid(writer)

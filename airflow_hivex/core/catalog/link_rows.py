@@ -70,9 +70,9 @@ _DESCRIBED = _select(_L.parameters, _L.owner, _L.created_ms).order_by(_OWN.c.nam
 
 
 def find_links(connection: Connection, names: Collection[LinkName]) -> dict[LinkName, Link]:
-    """Return the links that exist among ``names``, as a dict from name. One round trip.
+    """Return a dict from name to link for the links that exist among ``names``. One round trip.
 
-    They have the partitions that ALTER LINK has changed. Properties, owner and creation time are not read.
+    The links have the partitions that ALTER LINK has shown or hidden. Properties, owner and creation time are not read.
     """
     found: dict[LinkName, Link] = {}
     rows: dict[LinkName, list[Row[Any]]] = {}
@@ -94,13 +94,13 @@ def find_links(connection: Connection, names: Collection[LinkName]) -> dict[Link
 def describe_links(connection: Connection, *conditions: ColumnElement[bool]) -> list[Link]:
     """Return the links that satisfy the conditions, sorted by name. One round trip.
 
-    They have properties, owner and creation time. Their partitions are not read.
+    The links have properties, owner and creation time. Their partitions are not read.
     """
     return described_from(connection.execute(described(*conditions)))
 
 
 def described(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return the query whose rows :func:`described_from` reads: the links that satisfy the conditions."""
+    """Return the query for the links that satisfy the conditions. :func:`described_from` reads its rows."""
     return _DESCRIBED.where(*conditions)
 
 
@@ -146,7 +146,7 @@ def links_to(table_ids: Collection[int]) -> ColumnElement[bool]:
 
 
 def links_from(database: str) -> ColumnElement[bool]:
-    """Return the SQL condition for the links whose source is a table of a database."""
+    """Return the SQL condition for the links whose source is a table of ``database``."""
     return _OF_SOURCES.c.name == database
 
 
@@ -166,7 +166,7 @@ def insert_link(
     owner: str | None,
     now_ms: int,
 ) -> None:
-    """Add a link that shows none of the current partitions of its source.
+    """Add a link that shows none of the partitions that its source has now.
 
     The caller has locked the row of the source table for a change, so that no commit adds a partition meanwhile.
 
@@ -216,7 +216,7 @@ def lock_link(connection: Connection, link_id: int) -> bool:
 
 
 def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *, shown: bool, now_ms: int) -> None:
-    """Store that a link shows (``shown``) or hides partitions of its source. One query per batch."""
+    """Store that a link shows partitions of its source, or hides them if ``shown`` is false. One query per batch."""
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(link_partitions)
     statement = statement.on_conflict_do_update(
@@ -229,7 +229,7 @@ def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *,
 
 
 def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> None:
-    """Remove the rows that say whether a link shows or hides the partitions."""
+    """Remove the rows that say that a link shows or hides the given partitions."""
     for batch in batches(ids):
         rows = (_EXCEPTIONS.link_id == link_id, _EXCEPTIONS.partition_id.in_(batch))
         later(connection, delete(link_partitions).where(*rows))
@@ -238,7 +238,7 @@ def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> No
 def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict[LinkName, list[str]]:
     """Remove dropped partitions from all links. Two round trips per batch.
 
-    Return a dict from the name of each affected static link to the names of the removed partitions.
+    Return the partitions that static links have lost, as a dict from the link's name to the partitions' names.
     """
     lost: dict[LinkName, list[str]] = {}
     for batch in batches(partition_ids):
@@ -258,10 +258,10 @@ def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict
 
 
 def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tuple[list[int], list[int]]:
-    """Return the ids of the partitions that a link shows since before a time, in two lists. One round trip.
+    """Return two lists of ids of partitions that a link has shown since before ``before_ms``. One round trip.
 
-    The first list has partitions that ALTER LINK has added. The second list has partitions that a dynamic link shows by
-    itself.
+    The first list has partitions that ALTER LINK has added. The second list has partitions that a dynamic link shows
+    because they are newer than the link.
     """
     p = partitions.c
     of_link = and_(_EXCEPTIONS.link_id == link.id, _EXCEPTIONS.partition_id == p.id)
@@ -278,10 +278,10 @@ def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tu
 
 
 def raise_beginning(connection: Connection, link: Link) -> None:
-    """Raise ``after_partition_id`` of a dynamic link, up to the first partition that the link shows by itself.
+    """Raise ``after_partition_id`` of a dynamic link, which shows newer partitions unless they are hidden.
 
-    The rows of hidden partitions up to the new id are removed. The caller has locked the row of the source table for a
-    change. Four round trips.
+    The new id is just below the first partition that the link shows for this reason. Rows for hidden partitions up to
+    the id are removed. The caller has locked the row of the source table for a change. Four round trips.
     """
     p = partitions.c
     has_row = select(_EXCEPTIONS.link_id).where(_EXCEPTIONS.link_id == link.id, _EXCEPTIONS.partition_id == p.id)

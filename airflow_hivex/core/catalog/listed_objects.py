@@ -34,7 +34,7 @@ _D_OF_COMMIT_HISTORY, _C_OF_COMMIT_HISTORY = directories.c, directory_copies.c
 class CommitPeriod:
     """The numbers of commits and compactions of a table in a period.
 
-    ``rows`` and ``size_bytes`` were added by the commits. An update adds the rows that it changes.
+    ``rows`` and ``size_bytes`` are what the commits have added. An update adds the rows that it changes.
     """
 
     start: datetime
@@ -47,10 +47,10 @@ class CommitPeriod:
 def read_commit_history(
     connection: Connection, table: StoredTable, period_ms: int, since_ms: int
 ) -> list[CommitPeriod]:
-    """Return the periods since a time in which directories of a table were registered, oldest first. Two queries.
+    """Return the periods with commits to a table since a time, oldest first. Two queries.
 
-    A commit counts at the time when its directories were registered on their first cluster. It is missing after all of
-    its directories were compacted and cleaned.
+    A commit counts in the period in which its directories were registered on their first cluster. It is missing after
+    all of its directories were compacted and cleaned.
     """
     of_table = cluster_storage_descriptors.c.table_id == table.id
     has_copies = connection.execute(select(cluster_storage_descriptors.c.id).where(of_table).limit(1)).first()
@@ -125,7 +125,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """A partition, and the numbers of its directories, deltas, rows and bytes, without obsolete directories."""
+    """A partition, and its numbers of directories, deltas, rows and bytes. Obsolete directories are not counted."""
 
     name: str
     created_at: datetime
@@ -139,7 +139,7 @@ class ListedPartition:
 class ListedDirectory:
     """A registered directory, and the clusters that have it.
 
-    An obsolete directory stays until the cleaner deletes it: earlier versions and open transactions may read it.
+    An obsolete directory is listed until the cleaner deletes it: earlier versions and open transactions may read it.
     """
 
     partition: str | None
@@ -157,7 +157,7 @@ class ListedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """The number of a table's directories on a cluster, and the number of all its directories.
+    """A cluster with directories of a table: their number, and the number of all directories of the table.
 
     Obsolete directories are not counted.
     """
@@ -171,7 +171,7 @@ class HeldCopy:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the cluster has all directories."""
+        """Return whether the cluster has all directories of the table."""
         return self.directories == self.all_directories
 
 
@@ -192,7 +192,7 @@ class TableDeltas:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUse:
-    """The number of tables whose primary is a cluster, and the needed and the obsolete bytes on the cluster."""
+    """The number of tables whose primary is a cluster, and the cluster's needed and obsolete bytes."""
 
     cluster: str
     tables: int
@@ -201,13 +201,13 @@ class ClusterUse:
 
 
 class CatalogListing:
-    """Lists of the current objects of the catalog. The methods only read the metastore."""
+    """Pages of the catalog's current objects for user interfaces. The methods only read the metastore."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def tables(self, wanted: PageRequest, database: str | None = None) -> Page[ListedTable]:
-        """Return the tables and views of one database, or of all. Three queries.
+        """Return a page of the tables and views of one database, or of all databases. Three queries.
 
         The search text is compared with names, owners and clusters.
 
@@ -239,7 +239,7 @@ class CatalogListing:
         return Page([_listed_table(row, numbers.get(row.id, 0)) for row in found.rows], found.total)
 
     def partitions(self, database: str, table: str, wanted: PageRequest) -> Page[ListedPartition]:
-        """Return the partitions of a table. Four queries.
+        """Return a page of the partitions of a table. Four queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -272,7 +272,7 @@ class CatalogListing:
     def directories(
         self, database: str, table: str, wanted: PageRequest, partition: str | None = None
     ) -> Page[ListedDirectory]:
-        """Return the registered directories of a table, or of one of its partitions. Six queries.
+        """Return a page of the registered directories of a table, or of one of its partitions. Six queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -308,8 +308,8 @@ class CatalogListing:
     def copies(self, database: str, table: str) -> list[HeldCopy]:
         """Return the clusters that have directories of a table, the primary first. Three queries.
 
-        This method only counts directories, which is fast for any number of partitions. ``Replicator.copies``, in
-        contrast, compares the directories that snapshots read, partition by partition.
+        Directories are only counted, which is fast for any number of partitions. ``Replicator.copies``, in contrast,
+        compares the directories that snapshots read, partition by partition.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -335,7 +335,7 @@ class CatalogListing:
         return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
 
     def commits(self, database: str, table: str, period_ms: int, since_ms: int) -> list[CommitPeriod]:
-        """Return the numbers of commits to a table since a time, for each period, oldest first. Three queries.
+        """Return the periods with commits to a table since a time, oldest first. Three queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -444,10 +444,10 @@ def _listed_directory(
 
 
 def transactions_by_cluster(connection: Connection) -> dict[str, int]:
-    """Return a dict from cluster to the number of transactions that have locked its tables. One round trip.
+    """Return a dict from cluster to the number of transactions that have locks on its tables. One round trip.
 
-    Transactions of all processes count. The cluster of a table is its primary. A lock on a database counts for the
-    clusters of all its tables.
+    Transactions of all processes count. A table counts for its primary cluster. A lock on a database counts for the
+    primary clusters of all its tables.
     """
     query = (
         select(tables.c.primary_cluster, func.count(locks.c.txn_id.distinct()))

@@ -29,10 +29,10 @@ class SnapshotReading(StorePart):
     """The methods of ``ObjectStore`` that read tables, partitions, directories and copies as of a snapshot.
 
     A cache compares its entries with a snapshot to find out whether they are still valid (``Snapshot.agrees_with``). A
-    commit changes the write id list of the written table. Every other change that readers notice raises the version of
-    the table: the commit of a compaction, the removal of directories by the cleaner, a registration of copies, an
-    addition of partitions, and a change of a table without write ids. A snapshot has the list and the version, so a
-    cache needs only the snapshot.
+    snapshot has the write id list and the version of each table. A commit changes the write id list of the written
+    table. Every other change that readers notice raises the version: the commit of a compaction, the removal of
+    directories by the cleaner, a registration of copies, an addition of partitions, and a change of a table without
+    write ids.
     """
 
     def snapshot(
@@ -45,10 +45,10 @@ class SnapshotReading(StorePart):
     ) -> Snapshot:
         """Return a snapshot of the named tables: the tables and their write id lists at one moment.
 
-        By default this is the current snapshot. With ``txn_id`` it is the snapshot that this transaction takes now.
-        With ``valid_txns`` it is a snapshot that was taken before. ``known`` are tables from an earlier snapshot of the
-        caller; unchanged tables are not read again. One round trip. It takes more if a table of ``known`` has changed,
-        or if ``valid_txns`` is given and a table is missing in ``known``.
+        By default this is the current snapshot. If ``txn_id`` is given, it is the snapshot that this transaction takes
+        now. If ``valid_txns`` is given, it is the earlier snapshot with these transactions. ``known`` are tables from
+        an earlier snapshot of the caller; unchanged tables are not read again. One round trip. It takes more if a table
+        of ``known`` has changed, or if ``valid_txns`` is given and a table is missing in ``known``.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -103,7 +103,7 @@ class SnapshotReading(StorePart):
         """Return the partitions that match ``predicate``, with their directories and their copies on ``clusters``.
 
         The result has all directories that the snapshot sees, and may have more; ``bind_table`` selects the visible
-        ones. One round trip in most cases. It takes more if the database cannot decide the predicate and many
+        ones. Most reads take one round trip. More are needed if the database cannot decide the predicate and many
         partitions remain.
         """
         with self._read() as connection:

@@ -20,16 +20,16 @@ from airflow_hivex.core.events.notification_log import EventType
 class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMethods, CopyMethods):
     """The service that reads and writes the catalog in the metastore database. Source: Hive RawStore.
 
-    A subclass is a cache in front of it. In a read, ``valid_write_ids`` is the query's write id list for the table, as
-    a value or as text. A cache compares this list with the list of its entry. Without the argument a read returns the
-    current state. None says that the caller has no list. This is refused for a transactional table; for another table
-    a cache may answer with its entry.
+    Its subclasses add a cache. In a read, ``valid_write_ids`` is the query's write id list for the table, as a value or
+    as text. A cache compares this list with the list of its entry. By default a read returns the current state. None
+    says that the caller has no list: a read of a transactional table is refused, and a cache may answer for any other
+    table.
 
     In a write, ``valid_write_ids`` is the list of the writer. A write on a managed table takes a write id of the
     transaction ``txn_id``, or of a transaction that is opened and committed together with the write. The event of the
-    change has the list with this write id as committed.
+    change has the writer's list, in which this write id counts as committed.
 
-    ``cluster`` is the cluster of a session after USE CLUSTER. Without it a client sees the location on the default
+    ``cluster`` is the cluster of a session after USE CLUSTER. By default a client sees the location on the default
     cluster, or on the primary if the default cluster has no copy (docs/reference/clusters.md, M3 and S5).
 
     A change and its event are one database transaction. After :meth:`joining` they are part of the caller's database

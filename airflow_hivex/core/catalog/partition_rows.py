@@ -53,10 +53,10 @@ _PARTITION_QUERY = select(partitions, *STORAGE_COLUMNS).join(storage_descriptors
 
 
 def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
-    """Return partition values as the texts that are stored. Equal values have the same text.
+    """Return partition values as the texts that the database stores. Equal values have the same text.
 
     For example, ``7`` and ``'07'`` are the same value of an int key. NULL and the empty string are stored as the name
-    of the default partition.
+    of Hive's default partition.
 
     Raises:
         InvalidObjectError: a value is not of its key's type, or the number of values is wrong.
@@ -84,7 +84,7 @@ def _stored(table: str, key: Column, value: Value) -> str:
 
 
 def _fitted(text: str, type: ColumnType) -> Value:
-    """Return the text as a value of its key's type. A CHAR is padded. A longer text may lose only spaces at its end."""
+    """Return a text as a value of its key's type. A CHAR is padded; from too long a text only spaces are cut."""
     if not isinstance(type, Primitive) or type.name not in ("char", "varchar"):
         return typed(text, type)
     (length,) = type.parameters
@@ -94,7 +94,7 @@ def _fitted(text: str, type: ColumnType) -> Value:
 
 
 def text_of(value: Value, *, single: bool = False) -> str:
-    """Return the text to which Spark casts a value. An INSERT uses this text in the names of dynamic partitions.
+    """Return the text of a value as in Spark's CAST. An INSERT uses this text in the names of dynamic partitions.
 
     ``single`` says that a floating-point number has 32 bits.
     """
@@ -141,11 +141,12 @@ def insert_partitions(
     now_ms: int,
     given: Mapping[str, Partition] | None = None,
 ) -> dict[str, int]:
-    """Add the partitions that do not exist, and return a dict from name to id of the added ones.
+    """Add the partitions that do not exist, and return a dict from name to id of the added partitions.
 
-    ``wanted`` is a dict from name to location, relative to the cluster's file system; "" is the default location below
-    the table's folder. ``given`` is a dict from name to partition, for partitions with further properties. Two queries
-    per batch of rows, and one more if partitions have their own storage descriptors.
+    ``wanted`` is a dict from name to location, which is relative to the cluster's file system; "" is the default
+    location below the table's folder. ``given`` is a dict from name to partition, for partitions with parameters, times
+    or a storage descriptor. Two queries per batch of partitions, and one more if partitions have their own storage
+    descriptors.
     """
     given = given or {}
     storage_ids = _insert_storage_descriptors(connection, given)
@@ -193,7 +194,7 @@ def _insert_storage_descriptors(connection: Connection, given: Mapping[str, Part
 
 
 def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove storage descriptors that no table or partition uses any more."""
+    """Remove storage descriptors. The caller knows that no table or partition uses them any more."""
     for batch in batches(ids):
         later(connection, delete(storage_descriptors).where(storage_descriptors.c.id.in_(batch)))
 
@@ -201,7 +202,7 @@ def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> No
 def update_partitions(connection: Connection, changed: Mapping[int, Partition]) -> None:
     """Store the parameters, storage descriptors and access times of partitions. Their locations stay.
 
-    ``changed`` is a dict from partition id.
+    ``changed`` is a dict from partition id to partition.
     """
     rows = {
         row.id: row.storage_descriptor_id
@@ -246,7 +247,7 @@ def partition_ids(connection: Connection, table: Table, names: Sequence[str]) ->
 
 
 def new_partition_names(table: Table, given: Iterable[Partition], existing: Iterable[str], skip: bool) -> list[str]:
-    """Return the names of the partitions that must be added.
+    """Return the names of the ``given`` partitions that are not among the ``existing`` ones.
 
     Raises:
         AlreadyExistsError: a partition exists, or is given twice, and ``skip`` is false.
@@ -270,7 +271,7 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
 
 def two_folders(table: Table, name: str, one: str, other: str) -> InvalidObjectError:
-    """Return the error for a statement that names two folders for one partition."""
+    """Return the error for partition values that are found in two folders."""
     reason = f"folders {one} and {other} both have its values; move the files of one into the other and delete it"
     return InvalidObjectError("partition", f"{table.full_name} {name}", reason)
 
@@ -286,7 +287,9 @@ def name_of(table: Table, values: Sequence[Value]) -> str:
 
 
 def spelled_name(table: Table, partition: str) -> str:
-    """Return a partition's name in the table's spelling. In ``partition`` the keys may have any order and case.
+    """Return a partition's name with the keys in the table's order and the values as stored.
+
+    In ``partition`` the keys may have any order and case.
 
     Raises:
         InvalidObjectError: the table cannot have such a partition.
@@ -319,7 +322,7 @@ def select_partition(connection: Connection, table: Table, name: str) -> Row[Any
 
 
 def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
-    """Return the rows of the partitions with some ids, sorted by id."""
+    """Return the rows of the partitions with the given ids, sorted by id."""
     return [
         row
         for batch in batches(ids)
@@ -328,7 +331,7 @@ def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[An
 
 
 def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[ClusterStorageDescriptor]]:
-    """Return the secondary copies of partitions, as a dict from partition id."""
+    """Return a dict from partition id to the partition's secondary copies."""
     copies = cluster_storage_descriptors.c
     found: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
     for batch in batches(ids):
@@ -387,9 +390,9 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
 
 
 def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
-    """Change the locations of all partitions in the folder ``location`` to the same paths in the folder ``target``.
+    """Move all partitions in the folder ``location`` to the same relative paths in the folder ``target``.
 
-    Return a dict from id to name for these partitions.
+    Only the stored locations change. Return a dict from id to name for these partitions.
     """
     below = partitions.c.location.like(beginning(f"{location}/")["beginning"], escape="/")
     of_table = (partitions.c.table_id == table.id) & below
@@ -400,7 +403,7 @@ def move_below(connection: Connection, table: Table, location: str, target: str)
 
 
 def update_location(connection: Connection, partition_id: int, location: str) -> None:
-    """Set another location of a partition on the primary cluster of its table."""
+    """Store a new location of a partition on the primary cluster of its table."""
     later(connection, update(partitions).where(partitions.c.id == partition_id).values(location=location))
 
 
@@ -410,7 +413,7 @@ def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> 
     Locations are relative to the primary cluster's file system.
 
     Raises:
-        InvalidOperationError: a partition is stored in another format than the table.
+        InvalidOperationError: a partition is stored in another format than the table, so an INSERT would mix formats.
     """
     p = partitions.c
     query = select(p.id, p.name, p.location, p.storage_descriptor_id).where(p.table_id == table.id, ~p.dropped)
@@ -423,7 +426,7 @@ def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class DroppedPartition:
-    """A dropped partition, with its locations on clusters and the names of its directories."""
+    """A dropped partition whose files may still exist: its locations on clusters, and the names of its directories."""
 
     id: int
     name: str
@@ -435,7 +438,8 @@ def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> Non
     """Mark partitions of managed tables as dropped. Their rows stay until the cleaner has deleted their files.
 
     Until then no partition can be renamed to the name of a dropped partition. A rename copies directories under their
-    own names, so the cleaner could delete the copies. ``created_ms`` of a dropped partition is the time of the drop.
+    own names, so the cleaner could delete the copies. The column ``created_ms`` of a dropped partition has the time of
+    the drop.
     """
     copies = cluster_storage_descriptors
     for batch in batches(ids):
@@ -446,7 +450,10 @@ def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> Non
 
 
 def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> int:
-    """Record the former name of a renamed partition as a dropped partition, and return the id of this record."""
+    """Add a dropped partition with the former name and files of a renamed partition, and return its id.
+
+    The cleaner deletes these files later.
+    """
     partition_id = connection.execute(
         insert(partitions)
         .values(
@@ -474,16 +481,16 @@ def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> 
 
 
 def has_files(connection: Connection, table_id: int, name: str) -> bool:
-    """Return whether files of a dropped partition with the name may still exist."""
+    """Return whether files of a dropped partition of this name may still exist."""
     p = partitions.c
     query = select(p.id).where(p.table_id == table_id, p.dropped, p.name == name).limit(1)
     return connection.execute(query).one_or_none() is not None
 
 
 def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    """Return the directory names of those named partitions that have directories, as a dict from partition name.
+    """Return a dict from partition name to the names of its directories. One round trip per batch.
 
-    One round trip per batch.
+    Partitions without registered directories are missing.
     """
     p, d = partitions.c, directories.c
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -498,9 +505,9 @@ def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Map
 def dropped_before(
     connection: Connection, before_ms: int, after: int, limit: int
 ) -> list[tuple[StoredTable, DroppedPartition]]:
-    """Return up to ``limit`` partitions of existing tables that were dropped before a time, with their tables.
+    """Return partitions that were dropped before a time, with their tables, which still exist.
 
-    Their ids are above ``after``.
+    The result has up to ``limit`` partitions, whose ids are above ``after``.
     """
     p, t, d = partitions.c, all_tables.c, directories.c
     query = (

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionMethods(StorePart):
-    """The methods of ``ObjectStore`` for partitions, and :meth:`forget_partitions`."""
+    """The methods of ``ObjectStore`` for partitions."""
 
     def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
         """Return a partition of ``table`` as an argument for :meth:`add_partitions`. Nothing is stored.
@@ -90,7 +90,7 @@ class PartitionMethods(StorePart):
     def _place(self, table: Table, partition: Partition) -> str:
         """Return the location of a new partition, relative to the primary cluster's file system.
 
-        An empty location stands for the default location.
+        It is empty for the default location.
         """
         self._check_primary(table, partition)
         cluster = self._clusters.get(table.storage.primary.cluster)
@@ -141,7 +141,10 @@ class PartitionMethods(StorePart):
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[StoredPartition]]:
-        """Yield all partitions, or the partitions with a copy on ``cluster``, in lists of up to ``batch_size``."""
+        """Yield lists of up to ``batch_size`` partitions of a table.
+
+        If ``cluster`` is given, only partitions with a copy there are returned.
+        """
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions", write_ids)
@@ -217,7 +220,7 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Drop all of the partitions, or none after an error, and return them.
 
-        Their files stay. When the files are deleted, :meth:`forget_partitions` is called. Links do not show the
+        The files stay; after the caller has deleted them, it calls :meth:`forget_partitions`. Links do not show the
         partitions any more.
 
         Raises:
@@ -248,7 +251,7 @@ class PartitionMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _record_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
-        """Record an event for each static link that has lost partitions, because its source has dropped them."""
+        """Record an event for each static link that has lost partitions because they were dropped from its source."""
         for link in link_rows.describe_links(connection, link_rows.links_to([table.id])):
             if link.name in lost:
                 names = lost[link.name]
@@ -266,9 +269,9 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Store the parameters, storage descriptors and last access times of partitions, and return the partitions.
 
-        All partitions are changed, or none after an error. Partitions are found by their values, which only
-        :meth:`rename_partition` changes. Their locations stay. A partition without a storage descriptor now uses the
-        storage descriptor of its table.
+        All partitions are changed, or none after an error. They are found by their values, which only
+        :meth:`rename_partition` changes. Their locations stay. A partition that is given without a storage descriptor
+        uses that of its table from now on.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.
@@ -310,7 +313,7 @@ class PartitionMethods(StorePart):
     ) -> int | None:
         """Change the values of a partition, and so its name.
 
-        In a managed table the location changes with the name: the caller copies the files, and the former name is
+        In a managed table the location changes with the name. Then the caller copies the files, and the former name is
         recorded as a dropped partition. Return the id of this record, or None if the location stays.
         :meth:`forget_partitions` removes the record.
 
@@ -385,5 +388,5 @@ class PartitionMethods(StorePart):
 
     @staticmethod
     def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[StoredPartition]:
-        """Return the partitions with some ids, with relative locations as in the database."""
+        """Return the partitions with the given ids. Their locations are relative, as in the database."""
         return [partition_from_row(table, row) for row in partition_rows.select_partitions(connection, sorted(ids))]

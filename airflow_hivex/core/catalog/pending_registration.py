@@ -23,7 +23,8 @@ from airflow_hivex.core.transactions.shared_state import snapshot_from, snapshot
 def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> bool:
     """Register the pending writes of a transaction, as part of its commit.
 
-    Returns whether records of writes of killed statements stay. The cleaner needs these records to find the files.
+    Return whether the transaction also has writes of killed statements. Their records stay, since the cleaner needs
+    them to find the files.
 
     Raises:
         NoSuchObjectError: a written table has been dropped.
@@ -73,12 +74,12 @@ def check_nothing_hidden(
     write: TableWrite,
     error: Callable[[str], Exception],
 ) -> None:
-    """Raise ``error`` if the write would hide rows of other transactions, or if their rows would hide the write.
+    """Raise ``error`` if a base directory would hide rows: rows of other transactions, or the rows of this write.
 
-    The error may be raised with the next query. A base directory hides all directories with lower write ids, also those
-    that its statement could not see. The check for write conflicts does not find this, since an INSERT INTO does not
-    conflict with an update. Other transactions can insert between the snapshot of a transaction and its INSERT
-    OVERWRITE. With shared locks, both statements can also run at the same time.
+    A base directory hides all directories with lower write ids, also those that its statement could not see. The check
+    for write conflicts does not find this, since an INSERT INTO does not conflict with an update. Other transactions
+    can insert between the snapshot of a transaction and its INSERT OVERWRITE. With shared locks, both statements can
+    also run at the same time. For an INSERT INTO, the error may be raised by the caller's next query.
     """
     if not write.overwrite:
         overwritten = error(f"another transaction has overwritten {table.full_name} while it inserted")

@@ -43,8 +43,8 @@ def switch_primary(
 ) -> StoredTable:
     """Make a cluster with a complete copy the primary, make the former primary a secondary, and return the table.
 
-    ``seen`` are the directories that existed when the copy was planned. The cluster may lack those of them that the
-    cleaner is about to delete.
+    ``seen`` are the ids of the directories that existed when the copy was planned. The cluster may lack some of them,
+    which the cleaner will delete.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -86,8 +86,8 @@ def replace_primary(
 ) -> StoredTable:
     """Make a cluster the primary in place of a lost cluster, and return the table.
 
-    The table keeps the directories that the cluster has. The rows of the directories that it lacks, and of
-    ``withdrawn`` directories, are removed. The lost cluster has no registered directories any more.
+    The table keeps only the directories that the cluster has, without those in ``withdrawn``. The rows of all other
+    directories are removed. The lost cluster then has no registered directories of the table.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -135,7 +135,7 @@ def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[s
 
 
 def _check_seen(connection: Connection, table: StoredTable, cluster: str, seen: Collection[int]) -> None:
-    """Refuse the change if a cluster lacks a directory of the table that is not in ``seen``."""
+    """Refuse the change if a cluster lacks a directory that is not in ``seen``, since it was added meanwhile."""
     d, held = directories.c, directory_copies.c
     is_held = select(held.directory_id).where(held.directory_id == d.id, held.cluster == cluster).exists()
     for row in connection.execute(select(d.id, d.name).where(d.table_id == table.id, ~is_held)):
@@ -153,9 +153,9 @@ def _partitions(connection: Connection, table: StoredTable) -> dict[int, tuple[s
 def _move(
     connection: Connection, table: StoredTable, cluster: str, root: str, places: Mapping[int, str]
 ) -> StoredTable:
-    """Change the locations of a table and its partitions to another cluster, and return the table.
+    """Make ``cluster`` the primary in the rows of a table and its partitions, and return the table.
 
-    The rows of the copies on this cluster are removed.
+    ``places`` is a dict from partition id to location. The rows of copies on the old and the new primary are removed.
     """
     if not table.is_external:
         names = {id_: name for id_, (name, _) in _partitions(connection, table).items()}

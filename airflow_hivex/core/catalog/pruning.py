@@ -1,4 +1,4 @@
-"""The search for the partitions that may match a predicate. The database decides as much of it as it can."""
+"""The search for the partitions that may match a predicate. The database decides as much of the predicate as it can."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_CONDITIONS = 100
 
 
 class FoundPartition(NamedTuple):
-    """A partition that a query has found, with the columns of ``partitions`` that the query needs."""
+    """A partition that a query has found, with the columns that a read of its files needs."""
 
     id: int
     name: str
@@ -54,8 +54,9 @@ def find_partitions(
 ) -> Sequence[FoundPartition]:
     """Return the partitions whose rows may satisfy ``predicate``, sorted by id. One round trip.
 
-    Equality and IN on any key are index look-ups. The database also decides ranges of texts and dates, and LIKE with a
-    fixed beginning. The function then checks the other conditions with the names that the database has found.
+    The database decides equality and IN by index look-ups. It also decides ranges of texts and dates, and LIKE with a
+    fixed beginning. Other conditions are then checked in Python, by the names of the partitions that the database has
+    found.
     """
     conditions, residual = database_conditions(connection, table, predicate)
     query = (
@@ -72,7 +73,7 @@ def find_partitions(
 def database_conditions(
     connection: Connection, table: Table, predicate: Predicate | None
 ) -> tuple[list[ColumnElement[bool]], list[Predicate]]:
-    """Return the SQL conditions for the database, and the other conditions, which are checked afterwards."""
+    """Return the SQL conditions that the database can decide, and the other conditions, which Python must check."""
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
@@ -121,9 +122,9 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return the conditions on partition keys in the filters of a table reference, as one predicate.
+    """Return one predicate with all conditions on partition keys in a query's filters, or None without conditions.
 
-    Conditions on other columns are ignored. If no condition is left, the result is None.
+    Conditions on other columns are left out.
     """
     names = {key.name.lower() for key in keys}
     usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]
@@ -149,7 +150,10 @@ def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None
 
 
 def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | None:
-    """Return the key's position and the matching stored values of an equality or IN, or None if they are not known."""
+    """Return the position of the key and the matching stored values for an equality or IN.
+
+    Return None for other predicates, or if the stored values cannot be computed from the constants.
+    """
     match predicate:
         case Comparison(ColumnReference() as column, "=", value):
             values: tuple[Value, ...] = (value,)
@@ -168,7 +172,7 @@ def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | No
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
     """Return an SQL condition for a range or LIKE, or None for other predicates.
 
-    The condition is true for every partition whose rows may satisfy the predicate. It is not true for NULL.
+    It is true for every partition whose rows may satisfy the predicate, and false for NULL.
     """
     low: str | None = None
     high: str | None = None
@@ -195,7 +199,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
 
 
 def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
-    """Return ``value`` as stored text, or None if the texts of this key do not sort in the order of its values."""
+    """Return ``value`` as stored text, or None if the stored texts of this key have another order than its values."""
     position = _key(table, column)
     key_type = None if position is None else table.partition_keys[position].parsed_type
     if key_type == _STRING and isinstance(value, str):
@@ -219,7 +223,7 @@ def _after(beginning: str) -> str | None:
 
 
 def _is_storable(text: str) -> bool:
-    """Return whether SQLite and PostgreSQL can store a text. Other texts are not values of partitions."""
+    """Return whether SQLite and PostgreSQL can store a text. If not, no partition has this value."""
     return "\0" not in text and not any("\ud800" <= character < "\ue000" for character in text)
 
 
@@ -237,7 +241,7 @@ def _key(table: Table, column: ColumnReference) -> int | None:
 
 
 def _stored_text(value: Value, type: ColumnType) -> str | None:
-    """Return the only text under which ``value`` is stored in a key of ``type``, or None if there may be several."""
+    """Return the text under which ``value`` is stored in a key of ``type``, or None if several texts are possible."""
     if isinstance(value, bool):
         return str(value).lower() if type == _BOOLEAN else None
     if isinstance(value, int):
@@ -253,7 +257,7 @@ def _stored_text(value: Value, type: ColumnType) -> str | None:
 
 
 class _Named(Protocol):
-    """The protocol of objects with the name of a partition."""
+    """An object with the name of a partition."""
 
     @property
     def name(self) -> str:
@@ -274,9 +278,9 @@ def matching(
     predicate: Predicate | None,
     values_of: Callable[[_N], Sequence[str]] = _values_of,
 ) -> Sequence[_N]:
-    """Return the partitions whose rows may satisfy ``predicate``, according to their partition values.
+    """Return the partitions whose rows may satisfy ``predicate``, judged by their partition values.
 
-    ``values_of`` returns the stored values of a partition. By default they are read from its name.
+    ``values_of`` returns the stored values of a partition. By default they are taken from its name.
     """
     if predicate is None:
         return rows
@@ -304,10 +308,10 @@ def matching(
 def allowed_values(
     table: Table, predicate: Predicate | None, distinct: Sequence[Collection[str]]
 ) -> list[set[str] | None]:
-    """Return, for each partition key, the values that satisfy the conditions on only this key.
+    """Return for each partition key the stored values that its own conditions allow, or None without a condition.
 
-    ``distinct`` has the values of each key. A key without such a condition has None. :func:`matching` then checks the
-    partitions with these values.
+    Only conditions on a single key are used; :func:`matching` checks the others. ``distinct`` has the existing values
+    of each key.
     """
     names = [key.name.lower() for key in table.partition_keys]
     allowed: list[set[str] | None] = [None] * len(names)
@@ -329,13 +333,13 @@ def allowed_values(
 
 
 def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
-    """Return the stored values that satisfy an equality or IN, or None if they are not known."""
+    """Return the stored values that match an equality or IN, or None if they cannot be computed from the constants."""
     found = _looked_up(table, predicate)
     return None if found is None else found[1]
 
 
 class _KeyTest:
-    """A test whether stored values of one partition key satisfy the conditions on only this key."""
+    """A test of stored values of one partition key by the conditions on this key alone."""
 
     def __init__(self, key: Column, predicate: And) -> None:
         self._name = key.name.lower()
@@ -344,10 +348,10 @@ class _KeyTest:
         self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 
     def of(self, text: str) -> tuple[bool, Sequence[tuple[str, Value]]]:
-        """Return whether a value may pass the test, and the pair of the key's name and the value.
+        """Return whether a stored value may pass the test, and the key's name with the typed value.
 
-        The pair is missing if Python cannot represent the value. Spark has days before the year 1 and after the year
-        9999, but Python does not.
+        The second part is a list with this pair, or empty if Python cannot represent the value. Spark has days before
+        the year 1 and after the year 9999, but Python does not.
         """
         known = self._known.get(text)
         if known is None:

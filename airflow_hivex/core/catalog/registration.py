@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions import commit_record
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """A file of a table that becomes transactional. ``name`` is the file's path below its partition."""
+    """A file that a table had before it became transactional. ``name`` is the file's path below its partition."""
 
     partition: str | None
     name: str
@@ -33,10 +33,10 @@ class OriginalFile:
 class Registration:
     """The directories of a table that a transaction has written on ``cluster``, and that its commit registers.
 
-    ``partitions`` are the written partitions, also those without a directory. With ``adds_partitions`` missing
-    partitions are added. ``replaces`` is True if other directories had the rows before. With ``is_batch`` the
-    directories belong to a streaming batch, and earlier transactions of the batch may have added files to them. With
-    ``reveals_table`` the commit makes the table visible. ``operation`` names the statement in the record of the commit.
+    ``partitions`` are the written partitions, also those without a directory. ``adds_partitions`` adds missing
+    partitions. ``replaces`` is True if other directories had the rows before, as after a compaction. With ``is_batch``
+    the directories belong to a streaming batch, and earlier transactions of the batch may have added files to them.
+    ``reveals_table`` makes a hidden table visible. ``operation`` names the statement in the record of the commit.
     """
 
     table: StoredTable
@@ -52,7 +52,7 @@ class Registration:
 
     @property
     def grows(self) -> bool:
-        """Return whether a quota can refuse the added bytes. It cannot refuse those of a compaction or a DELETE."""
+        """Return whether a quota applies to the added bytes. It does not apply to a compaction or a DELETE."""
         return not self.replaces and any(each.kind != "delete_delta" for each in self.directories)
 
     @classmethod
@@ -127,9 +127,9 @@ class Registration:
     def of_originals(
         cls, table: StoredTable, files: Iterable[OriginalFile], row_layout: str, txn_id: int, cluster: str
     ) -> Self:
-        """Return the registration of the original files of a table that becomes transactional.
+        """Return the registration of the files of a table that becomes transactional.
 
-        Each file has an entry of its own, so that it can be deleted or copied separately.
+        Each file is registered separately, so that it can be deleted or copied separately.
         """
         found = tuple(
             NewDirectory(
@@ -149,14 +149,14 @@ class Registration:
 
 
 def register(connection: Connection, registrations: Sequence[Registration], now_ms: int) -> list[list[int]]:
-    """Register the directories of a transaction as part of its commit, and return the ids of new partitions.
+    """Register the directories of a transaction as part of its commit. Return the ids of new partitions.
 
-    The result has a list for each registration. Quotas are compared with the bytes after all registrations.
+    The result has one list of ids for each registration. Quotas are checked after all registrations.
 
     Raises:
         NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.
         PrimaryChangedError: the primary cluster of the table has changed since the directories were written.
-        InvalidOperationError: the files of a streaming batch have another row layout than the files that are there.
+        InvalidOperationError: files of a streaming batch have another row layout than the batch's earlier files.
         QuotaExceededError: a namespace would have more bytes than its quota.
     """
     # These changes have no write id. They come first, as they lock the rows of the tables for a change.
@@ -209,7 +209,7 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
 
 
 def _note_commit(connection: Connection, registration: Registration) -> None:
-    """Note the statement, the numbers of its rows, and its bytes for the record of the commit."""
+    """Note the statement, and the numbers of its rows and bytes, for the record of the commit."""
     written, table_id = registration.directories, registration.table.id
     if registration.operation:
         commit_record.note_operation(connection, table_id, registration.operation)

@@ -44,7 +44,7 @@ _COLUMN_FIELDS = fields(Column)
 
 
 def stored_time(name: str, time: datetime | None) -> int | None:
-    """Return a time in milliseconds since the epoch. ``name`` names the object in the error's message.
+    """Return a time in milliseconds since the epoch. ``name`` is the object's name for the error message.
 
     Raises:
         InvalidObjectError: the time has no time zone.
@@ -117,7 +117,7 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
 def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> StoredTable:
     """Return the table from a row of ``tables``, joined with its storage descriptor and ``database_name``.
 
-    Its location is that on the primary cluster. A caller for another cluster replaces the location.
+    The location is that on the primary cluster. A caller for another cluster replaces it.
     """
     storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
     return StoredTable(
@@ -163,7 +163,7 @@ def partition_from_row(
 
 
 def storage_to_values(storage: StorageDescriptor) -> dict[str, Any]:
-    """Return the values for a row of ``storage_descriptors``, as a dict from column."""
+    """Return a dict from column to value for a row of ``storage_descriptors``."""
     return {
         "columns": [_column_to_json(column) for column in storage.columns],
         "format": storage.format,
@@ -228,7 +228,7 @@ def database_document(database: Database) -> dict[str, Any]:
 
 
 def table_to_values(table: Table) -> dict[str, Any]:
-    """Return the values for a row of ``tables``, without location and ids, as a dict from column."""
+    """Return a dict from column to value for a row of ``tables``, without location and ids."""
     return {
         "name": table.name,
         "type": table.type.value,

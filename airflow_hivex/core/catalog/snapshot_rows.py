@@ -61,9 +61,9 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """The result of :func:`snapshot_call`, as a transaction sees it.
+    """A snapshot from the rows of :func:`snapshot_call`, as one transaction sees it.
 
-    ``committed`` has the write id lists for a reader without a transaction. ``history`` is the incarnation of the
+    ``committed`` has the write id lists of a reader without a transaction. ``history`` is the incarnation of the
     metastore and the last transaction id.
     """
 
@@ -77,8 +77,8 @@ class SnapshotRows:
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
     """Return the query that takes a snapshot. :func:`read_snapshot` reads its rows.
 
-    The query reads transactions and write ids of the same moment, in SQLite and PostgreSQL. An id and its row are
-    written in the same database transaction, so no id is missing.
+    In SQLite and PostgreSQL, the query reads transactions and write ids as of one moment. Each new id is written
+    together with its row in one database transaction, so no id is missing.
     """
     # The statement sees no transaction above the one that was opened last.
     return _snapshot(_size(names))(**_values(names), high_watermark=MAX_ID if txn_id is None else txn_id)
@@ -87,9 +87,9 @@ def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
 def read_lists(
     connection: Connection, table: Table, table_id: int, txn_id: int | None
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
-    """Return the snapshot of a transaction, or the current one, and the table's write id list in it. One round trip.
+    """Return the snapshot of a transaction (None: the current one), and a table's write id list in it. One round trip.
 
-    Two more round trips are needed if no table has this name and id any more.
+    If no table has this name and id any more, two more round trips are needed.
     """
     (rows,) = together(connection, snapshot_call([(normalise(table.database), normalise(table.name))], txn_id))
     read = read_snapshot(rows, txn_id)
@@ -107,7 +107,7 @@ def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:
 
 
 def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
-    """Return the snapshot of the transaction ``txn_id``, or the current one, from the rows of :func:`snapshot_call`."""
+    """Return a transaction's snapshot, or the current one if ``txn_id`` is None, from rows of :func:`snapshot_call`."""
     marks: dict[QualifiedName, TableMark] = {}
     write_ids: list[tuple[int, int, str, str]] = []
     (last,) = (row for row in rows if row.kind == _TXNS)
@@ -129,12 +129,12 @@ def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
 
 
 def _size(names: Collection[QualifiedName]) -> int:
-    """Return the number of places for names in the query: a power of two, so that there are few different queries."""
+    """Return the number of name parameters in the query: the next power of two, so that few different queries exist."""
     return 0 if not names else 1 << (len(names) - 1).bit_length()
 
 
 def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
-    """Return the parameters of the query. The last name also fills the remaining places."""
+    """Return the parameters of the query. The last name is repeated to fill all name parameters."""
     given = list(names)
     padded = given + given[-1:] * (_size(names) - len(given))
     values: dict[str, Value] = {}
@@ -144,7 +144,7 @@ def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
 
 
 def _is_wanted(column: ColumnElement[int], size: int) -> ColumnElement[bool]:
-    """Return the condition that a table has one of the names. The index of names finds each of them."""
+    """Return the SQL condition that a table has one of the names. Each name is an index look-up."""
     return column.in_([_id_of(number) for number in range(size)])
 
 

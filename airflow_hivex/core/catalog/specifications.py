@@ -1,7 +1,7 @@
 """The PARTITION clauses of ALTER TABLE and SHOW PARTITIONS, and the partitions that they cover exactly.
 
-A query may read a partition that perhaps has no matching row. In contrast, a partition is dropped only if it certainly
-matches. So values are first converted to the types of their keys, and then compared.
+A query may read a partition that perhaps has no matching row. In contrast, ALTER TABLE may drop a partition only if it
+certainly matches. So values are first converted to the types of their keys, and then compared.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
 
 
 def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal | None]) -> Predicate:
-    """Return the condition of a PARTITION clause. The clause gives a key a value, or None for any value.
+    """Return the condition of a PARTITION clause. The clause is a dict from key to value; None stands for any value.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -91,9 +91,9 @@ def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal 
 
 
 def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:
-    """Return the names of the partitions that a typed specification covers.
+    """Return the names of the partitions that match a specification of :func:`typed_specification`.
 
-    A partition is never covered if a value is not of its key's type.
+    A partition never matches if one of its values is not of its key's type.
     """
     found = []
     for name in names:

@@ -18,7 +18,7 @@ from airflow_hivex.core.store.schema import partitions, statistics
 def select_statistics(
     connection: Connection, table: StoredTable, partition_ids: Sequence[int] = ()
 ) -> dict[int | None, Statistics]:
-    """Return the statistics of a table and of some partitions, as a dict from partition id. One round trip per batch.
+    """Return a dict from partition id to statistics, for a table and some partitions. One round trip per batch.
 
     The key None stands for the table. A table or partition without statistics is missing.
     """
@@ -93,7 +93,7 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
 def delete_column_statistics(
     connection: Connection, table: StoredTable, partition_id: int | None, column: str | None
 ) -> bool:
-    """Delete the statistics of a column, or of all columns, and return whether there were any.
+    """Delete the statistics of a column (None: of all columns), and return whether there were any.
 
     ``column`` is the column's name in files.
 
@@ -117,7 +117,7 @@ def delete_column_statistics(
 def store_sizes(
     connection: Connection, table: StoredTable, partition_id: int | None, num_files: int, total_size: int
 ) -> None:
-    """Set the numbers of files and bytes in the existing statistics of a table or partition."""
+    """Change the numbers of files and bytes in the statistics of a table or partition, if it has statistics."""
     s = statistics.c
     own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
     sizes = {"num_files": num_files, "total_size": total_size}

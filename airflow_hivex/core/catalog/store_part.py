@@ -31,7 +31,7 @@ EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[st
 
 
 class StorePart(JoinsTransactions):
-    """A part of :class:`~airflow_hivex.core.catalog.object_store.ObjectStore`."""
+    """The base class of the parts of :class:`~airflow_hivex.core.catalog.object_store.ObjectStore`."""
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock, end_compactions: EndCompactions) -> None:
         super().__init__(store)
@@ -44,7 +44,7 @@ class StorePart(JoinsTransactions):
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
-        """Return the table with its location on ``cluster``, or for a client without a cluster if it is None.
+        """Return the table with its location on ``cluster``. None means the location for a client without a cluster.
 
         A view has no location. Source: docs/reference/clusters.md, M3.
         """
@@ -80,9 +80,9 @@ class StorePart(JoinsTransactions):
             record_link_event(connection, self._clock(), EventType.DROP_LINK, link)
 
     def _write_as(self, txn_id: int | None, work: Callable[[Connection], T]) -> T:
-        """Return the result of ``work``, which changes a table in a database transaction.
+        """Call ``work``, which changes a table, in a database transaction, and return its result.
 
-        If ``txn_id`` is given, this transaction must be open, and stays open meanwhile.
+        If ``txn_id`` is given, this transaction must be open, and cannot end before ``work`` is done.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
@@ -107,12 +107,13 @@ class StorePart(JoinsTransactions):
         *,
         was: StoredTable | None = None,
     ) -> None:
-        """Record the event of a change of a definition or of partitions. In a managed table the change has a write id.
+        """Record the event of a change of a definition or of partitions. The change of a managed table has a write id.
 
         The write id belongs to the transaction ``txn_id``. If this is None, a separate transaction for the change is
-        opened and committed here. The event has the write id list ``given``, with this write id as committed, or the
-        list of the transaction if no list is given. ``was`` is the table before the change, if its name may have
-        changed. Call this method last, as ``notification_log.record``.
+        opened and committed here. The event has the write id list ``given``, in which this write id counts as
+        committed. If no list is given, it has the transaction's list. ``was`` is the table before the change, if its
+        name may have changed. Call this method last in a database transaction, because ``notification_log.record`` must
+        be last.
 
         Raises:
             TransactionNotOpenError: the transaction is not open, or is read-only.

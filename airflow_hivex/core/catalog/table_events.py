@@ -1,4 +1,4 @@
-"""Events of tables and partitions. An event has the objects after the change, and the table's write id list."""
+"""Events of tables and partitions. An event has the changed objects after the change, and the table's write id list."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def record_table_event(
 ) -> None:
     """Record an event of a table in the caller's database transaction.
 
-    The event of a transactional table always has a write id list: the given list, or else the list of the transaction
-    ``txn_id``, or else the current list. A list that is not given is read at the end of the commit, in one round trip.
-    It includes the write ids that the commit itself allocates.
+    The event of a transactional table always has a write id list: ``valid_write_ids`` or, if this is None, the list of
+    the transaction ``txn_id`` or the current list. The last two are read at the end of the commit, in one round trip.
+    So they include the write ids that the commit itself allocates.
     """
 
     def complete() -> dict[str, Any]:
@@ -65,7 +65,7 @@ def of_partitions(partitions: Sequence[Partition], **others: Any) -> dict[str, A
 
 
 def of_compaction(partitions: Collection[str], directories: Sequence[str]) -> dict[str, Any]:
-    """Return the message of a compaction's commit: its partition, if the table has partitions, and its directories."""
+    """Return the message of a compaction's commit: the compacted partition, if there is one, and the directories."""
     return {"partition": next(iter(partitions), None), "directories": list(directories)}
 
 

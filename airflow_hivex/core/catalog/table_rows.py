@@ -114,7 +114,7 @@ _INSERT_NEW = {
 
 
 def select_table(connection: Connection, database: str, name: str) -> StoredTable:
-    """Return a table with its secondaries. Two round trips.
+    """Return a table with its secondary copies. Two round trips.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -129,9 +129,9 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
 def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
     """Return a table, and lock it until the caller's database transaction ends. Three round trips.
 
-    Meanwhile no other transaction changes or drops the table. Call this function before other uses of the table in the
-    database transaction. A transaction must not lock a row for reading and later for a change, since two such
-    transactions would wait for each other.
+    Meanwhile no other transaction changes or drops the table. In a database transaction, call this function before
+    other functions that lock the table. A lock for reading must not become a lock for a change: two such transactions
+    would wait for each other.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -158,9 +158,10 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
 def lock_as_named(connection: Connection, table: StoredTable) -> None:
     """Lock a table until the caller's database transaction ends, and check that it still has its name.
 
-    While the statement waited, another table may have got the name.
+    While the caller waited, the table may have been renamed, and another table may have its name. On PostgreSQL the
+    lock is taken with the caller's next query, which then raises the error.
 
-    Raises, perhaps with the next statement:
+    Raises:
         NoSuchTableError: the table was dropped, or has another name.
     """
     found = (
@@ -190,7 +191,7 @@ def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> l
 
 
 def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[StoredTable]:
-    """Return the tables with some ids that exist and are not dropped. One round trip."""
+    """Return the tables with the given ids, without dropped tables. One round trip."""
     return _select_where(connection, [tables.c.id.in_(batch) for batch in batches(sorted(ids))])
 
 
@@ -202,7 +203,7 @@ def _select_where(connection: Connection, conditions: Sequence[ColumnElement[boo
 
 
 def queries_where(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[Any]]:
-    """Return the query for the tables that satisfy a condition, and the query for their secondary copies.
+    """Return two queries: for the tables that satisfy a condition, and for their secondary copies.
 
     :func:`tables_from_rows` reads the rows.
     """
@@ -223,7 +224,7 @@ def tables_from_rows(rows: Iterable[Any], secondary_rows: Iterable[Any]) -> list
 def select_table_names(
     connection: Connection, database: str, pattern: str | None, type: TableType | None = None
 ) -> list[str]:
-    """Return the sorted names of the tables in a database that match a pattern of Hive and, if given, a type."""
+    """Return the sorted names of the tables in a database that match a pattern of SHOW and, if given, a type."""
     named = select(tables.c.name).join(databases, databases.c.id == tables.c.database_id)
     query = named.where(databases.c.name == normalise(database), ~tables.c.dropped)
     if type is not None:
@@ -247,8 +248,8 @@ def insert_table(
     """Add a table, and return it as stored.
 
     If its location is empty, the table gets a folder below the database's folder that no other table has. A ``hidden``
-    table is invisible until :func:`reveal`. If its writer is killed before, the row prevents other tables from using
-    the location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
+    table is invisible until :func:`reveal`. If its writer is killed earlier, the row stays, and no other table gets the
+    folder. ``first_write_id`` is above the write ids of a table of the same name that still exists.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -311,7 +312,7 @@ def reveal(connection: Connection, table: StoredTable) -> None:
 
 
 def check_writable(connection: Connection, *written: tuple[StoredTable, str]) -> list[bool]:
-    """Check that tables can be written on clusters, and return whether each table's namespace has a quota there.
+    """Check that tables can be written on clusters. Return for each table whether its namespace has a quota there.
 
     A table can be written if it is not dropped, and if the cluster is its primary cluster. Both facts stay true until
     the caller's database transaction ends. One round trip.
@@ -333,9 +334,9 @@ def check_writable(connection: Connection, *written: tuple[StoredTable, str]) ->
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
-    """Return the location ``wanted``, or with ``.v`` and a number appended if a table or copy has a folder there.
+    """Return the location ``wanted``. If a table or copy has a folder there, ``.v`` and a number are appended.
 
-    Rows of dropped tables also count. A new table must never share a folder with files of a dropped table or of a
+    Folders of dropped tables also count. A new table must never share a folder with files of a dropped table or of a
     killed writer, since their write ids could be equal. Source: Hive's soft delete (table name + ``.v`` + number).
     """
     taken = set(connection.execute(LOCATIONS, {"cluster": cluster, **beginning(wanted)}).scalars())
@@ -353,7 +354,7 @@ def _apart_from(wanted: str, taken: Collection[str]) -> str:
 def check_apart(connection: Connection, table: StoredTable) -> None:
     """Refuse a table whose folder overlaps the folder of another table, if at least one of the two is managed.
 
-    DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.
+    DROP TABLE deletes the whole folder of a managed table. Two tables in one folder could also have equal write ids.
 
     Raises:
         InvalidObjectError: the location overlaps the folder of another table.
@@ -362,7 +363,7 @@ def check_apart(connection: Connection, table: StoredTable) -> None:
 
 
 def _queries_apart(table: StoredTable) -> list[Any]:
-    """Return the queries whose answers :func:`_check_apart` reads."""
+    """Return the queries with which :func:`_check_apart` finds other tables and databases in the table's folder."""
     cluster, location = table.storage.primary.cluster, table.storage.primary.location
     others = OWNERS[table.is_external].params(cluster=cluster, but_id=table.id, **beside(location))
     within = HOLDING_DATABASE.params(location=location, **beginning(f"{location}/"))
@@ -382,7 +383,7 @@ def _check_apart(table: StoredTable, others: Sequence[Any], holders: Sequence[An
 def check_partition_apart(connection: Connection, table: StoredTable, partition: str, location: str) -> None:
     """Refuse a location for a partition of an external table if it overlaps the folder of a managed table.
 
-    A drop of the managed table would delete the partition's files. A location that overlaps a folder of another
+    DROP TABLE of the managed table would delete the partition's files. A location that overlaps a folder of another
     namespace is refused, too, if at least one of the two namespaces is closed.
 
     Raises:
@@ -401,9 +402,10 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
-    """Return a description of the owner of a folder that overlaps a location on a cluster, or None.
+    """Return the kind, name and location of a table whose folder overlaps a location on a cluster, or None.
 
-    The owner is a table, a copy of a table, or a partition of an external table. The table ``but_id`` is left out.
+    The folder may also be that of a table's copy, or of a partition of an external table. The table ``but_id`` is left
+    out.
     """
     values = {"cluster": cluster, "but_id": but_id, **beside(location)}
     found = connection.execute(OWNERS[only_managed], values).one_or_none()
@@ -415,9 +417,9 @@ def _shown_owner(row: Any) -> str:
 
 
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
-    """Return a description of an owner whose folder overlaps the location of a dropped table, or None.
+    """Return a description of an object whose folder overlaps the folder of a dropped table, or None.
 
-    With ``is_partition`` the location is that of a partition which was dropped from the table.
+    ``is_partition`` is true if ``location`` is that of a partition that was dropped from the table.
     """
     other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=False)
     if other is not None or not is_partition:
@@ -431,14 +433,14 @@ def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_p
 
 
 def owner_at(connection: Connection, cluster: str, location: str, *, only_managed: bool = False) -> str | None:
-    """Return a description of an owner whose folder overlaps a location on a cluster, or None."""
+    """Return the kind, name and location of a table whose folder overlaps a location on a cluster, or None."""
     return _owner(connection, cluster, location, 0, only_managed=only_managed)
 
 
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
-    """Increase the versions of tables, so that caches of their contents see a change. One round trip per batch.
+    """Increase the versions of tables, so that caches notice a change. One round trip per batch.
 
-    Call this function for each change without a write id, of a table, its partitions, directories or copies. The caller
+    Call this function for each change without a write id: of a table, its partitions, directories or copies. The caller
     has locked the rows of the tables, as :func:`select_table_for_change` does.
     """
     for batch in batches(sorted(table_ids)):
@@ -488,10 +490,10 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
 
 
 def _check_database(database: str, table: Table) -> None:
-    """Refuse a permanent table in the database of temporary tables, where the housekeeper drops unused tables.
+    """Refuse a permanent table in the database of temporary tables, because the housekeeper drops unused tables there.
 
     Raises:
-        InvalidObjectError: the table is not a temporary one.
+        InvalidObjectError: the table is permanent.
     """
     if database == TEMPORARY_DATABASE and TEMPORARY_NAMESPACE not in table.parameters:
         reason = f"database {database} has the temporary tables of sessions only; choose another database"
@@ -499,7 +501,7 @@ def _check_database(database: str, table: Table) -> None:
 
 
 def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[str, str]]:
-    """Return the database and name of each table that has a parameter. One round trip."""
+    """Return (database, name) of each table that has a parameter of this name. One round trip."""
     query = select(databases.c.name, tables.c.name).where(
         tables.c.database_id == databases.c.id,
         ~tables.c.dropped,
@@ -525,10 +527,10 @@ def _check_folders(connection: Connection, table: StoredTable) -> None:
 
 
 def update_location(connection: Connection, table: StoredTable, location: str) -> None:
-    """Set another location of a table on its primary cluster. The caller has locked the table for a change.
+    """Store a new location of a table on its primary cluster. The caller has locked the table for a change.
 
     Raises:
-        InvalidObjectError: the folder overlaps the folder of a managed table, or belongs to another namespace.
+        InvalidObjectError: the folder overlaps the folder of another table, or belongs to another namespace.
     """
     hold_folders(connection)
     later(connection, update(tables).where(tables.c.id == table.id).values(location=location))
@@ -540,7 +542,8 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
 def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) -> None:
     """Mark tables as dropped. Their rows stay until their files are deleted.
 
-    The caller has locked the tables for a change. ``created_ms`` of a dropped table is the time of the drop.
+    The caller has locked the tables for a change. The column ``created_ms`` of a dropped table has the time of the
+    drop.
     """
     later(connection, update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True, created_ms=now_ms))
     copies = cluster_storage_descriptors
@@ -556,7 +559,10 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A dropped or hidden table, with its folder on its primary cluster. ``dropped_ms`` is the time of the drop."""
+    """A dropped or hidden table, with its folder on its primary cluster.
+
+    ``dropped_ms`` is the time of the drop. For a hidden table, which was never visible, it is the time of its creation.
+    """
 
     id: int
     name: str
@@ -566,7 +572,7 @@ class DroppedTable:
 
 
 def read_dropped(connection: Connection, after: int, limit: int) -> list[DroppedTable]:
-    """Return up to ``limit`` dropped managed tables with ids above ``after``.
+    """Return up to ``limit`` dropped or hidden managed tables with ids above ``after``.
 
     Tables that an open transaction is writing are left out.
     """

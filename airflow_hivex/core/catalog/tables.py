@@ -30,7 +30,7 @@ from airflow_hivex.core.transactions import commit_record, table_names
 
 
 class TableMethods(StorePart):
-    """The methods of ``ObjectStore`` for tables, :meth:`forget_tables` and :meth:`set_location`."""
+    """The methods of ``ObjectStore`` for tables."""
 
     def create_table(
         self,
@@ -43,7 +43,7 @@ class TableMethods(StorePart):
         Raises:
             AlreadyExistsError: a table of that name exists.
             NoSuchDatabaseError: the table's database does not exist.
-            UnknownClusterError, LocationOutsideClusterError: the primary copy cannot lie in the wanted place.
+            UnknownClusterError, LocationOutsideClusterError: the location is not on a configured cluster.
             InvalidWriteIdListError, MissingWriteIdListError: the list does not belong to the table.
         """
         write_ids = checked_list(table.database, table.name, valid_write_ids)
@@ -159,7 +159,7 @@ class TableMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _move_to_database(self, connection: Connection, stored: StoredTable, table: Table) -> None:
-        """Move a table to another database. From now on its bytes count for the quotas of the new database."""
+        """Move a table to another database. The bytes of the table then count for the quotas of the new database."""
         found = link_rows.describe_links(connection, link_rows.links_to([stored.id]))
         if found:
             raise LinkedTableError("ALTER TABLE RENAME", stored.full_name, [str(link.name) for link in found])
@@ -183,8 +183,8 @@ class TableMethods(StorePart):
     ) -> StoredTable:
         """Drop a table and return it. Its files stay.
 
-        When the files are deleted, :meth:`forget_tables` is called. With ``cascade`` the links that show the table are
-        dropped, too.
+        After the caller has deleted the files, it calls :meth:`forget_tables`. ``cascade`` also drops the links that
+        show the table.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -209,7 +209,7 @@ class TableMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def forget_tables(self, dropped: Sequence[StoredTable]) -> None:
-        """Remove the rows of dropped tables after their files are deleted. Safe to repeat."""
+        """Remove the rows of dropped tables. Call it after the files were deleted. Safe to repeat."""
         self._write(lambda connection: directories.forget_tables(connection, [table.id for table in dropped]))
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
@@ -222,7 +222,7 @@ class TableMethods(StorePart):
             return table_rows.select_table_names(connection, database, pattern, type)
 
     def set_location(self, database: str, name: str, location: str, partition: str | None = None) -> None:
-        """Set another location of an external table, or of one of its partitions, on the primary cluster.
+        """Store a new location of an external table, or of one of its partitions, on the primary cluster.
 
         No file is moved. Copies on other clusters are withdrawn. As in Hive, a new location of the table does not
         change the locations of its partitions.
@@ -258,9 +258,9 @@ class TableMethods(StorePart):
         self._write(work)
 
     def move_folder(self, database: str, name: str, location: str) -> None:
-        """Store that the folder of an external table has been moved, with all folders below it.
+        """Store the new location of an external table whose files were moved, and of the partitions in its folder.
 
-        Copies on other clusters are withdrawn, since they are in the old folder.
+        Copies on other clusters are withdrawn, since they are still in the old folder.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -287,7 +287,7 @@ class TableMethods(StorePart):
         self._write(work)
 
     def tables_with_moving_folders(self) -> list[tuple[str, str]]:
-        """Return the database and name of each table whose folder is being moved by a rename. One round trip."""
+        """Return (database, name) of each table whose folder a rename is moving at this moment. One round trip."""
         with self._read() as connection:
             return table_rows.names_with_parameter(connection, MOVING_FOLDER)
 

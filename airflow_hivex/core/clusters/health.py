@@ -1,7 +1,7 @@
 """The health of the clusters: whether their file systems are mounted, and whether their runners can run jobs.
 
-The router checks each cluster that it tries. Results are kept for a short time: otherwise every statement would wait
-for the checks, and for a cluster that fails slowly.
+The router checks each cluster that it tries. Results are kept for a short time, so that statements do not wait for
+checks of clusters that answer slowly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClusterHealth:
     """The health of the clusters; safe to share between threads."""
 
     def __init__(self, clusters: Clusters, roots: Roots, timer: Callable[[], float] = time.monotonic) -> None:
-        """Create the health checks. Results expire by ``timer``, which returns the time in seconds."""
+        """Create the health checks. ``timer`` returns the time in seconds by which results expire."""
         self._clusters = clusters
         self._roots = roots
         self._lock = threading.Lock()
@@ -47,9 +47,9 @@ class ClusterHealth:
     def of_root(self, cluster: str) -> Health:
         """Return the health of the root of a cluster's file system: whether it is mounted and has its root marker.
 
-        A missing or foreign root is checked again for each statement, because it may be mounted at any moment. A root
-        that does not respond for five seconds counts as missing for a short time. A file system for which this process
-        has no driver counts as usable.
+        A missing or foreign root is not cached, because it may be mounted at any moment. A root that does not respond
+        within five seconds counts as missing for a short time. If this process has no driver for the file system, the
+        root counts as usable, since Spark has its own drivers.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -65,7 +65,7 @@ class ClusterHealth:
         return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
 
     def free_bytes(self, cluster: str) -> int | None:
-        """Return the free bytes of a cluster's file system, or None if they are unknown or it cannot be used.
+        """Return the free bytes of a cluster's file system, or None if they are unknown or the system is not usable.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -105,7 +105,7 @@ class ClusterHealth:
 
 
 def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
-    """Call ``ask``, which uses a cluster's file system, and return the result. The caller waits five seconds at most.
+    """Return the result of ``ask``, which uses a cluster's file system. The caller waits five seconds at most.
 
     Raises:
         StorageError: the file system does not answer in time.
@@ -142,9 +142,9 @@ def _remembered(
     *,
     but: tuple[type[HivexError], ...] = (),
 ) -> Health:
-    """Return the cached health of a cluster, or call ``ask`` and cache its result.
+    """Return the cached health of a cluster, or else the health that ``ask`` returns, which is then cached.
 
-    A result whose problem is one of the errors ``but`` is not cached.
+    A result whose problem is an error of the types ``but`` is not cached.
     """
     with lock:
         known = cache.get(cluster)

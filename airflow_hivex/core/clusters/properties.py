@@ -26,7 +26,7 @@ _OPTIONAL = ("spark_conf", "storage_options")
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """All clusters, in the order of ``hive.cluster.properties``. Iteration returns their names.
+    """All clusters in the order of ``hive.cluster.properties``. Iteration returns their names.
 
     ``default`` is ``hive.default.cluster.name``, ``use_default`` is ``hive.use.default.cluster``.
     """
@@ -190,7 +190,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the JSON type of a value. Errors show it instead of the value, which may be a misplaced secret."""
+    """Return the JSON type of a value, for errors. They must not show the value, which may be a misplaced secret."""
     if value is None:
         return "null"
     if isinstance(value, str):

@@ -2,7 +2,8 @@
 
 A folder on which no file system is mounted looks like an empty root. Files that are written there disappear when the
 file system is mounted again, and the cleaner regards missing files as deleted. So the first write to a cluster creates
-a root marker with an id, and the metastore stores the same id. Every write and every deletion first compares the two.
+a root marker: a file with an id, which the metastore stores, too. Every write and every deletion first compares the two
+ids.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""The largest number of registered directories that are looked for in a root without a marker, newest first."""
+"""The largest number of registered directories that are looked for in a root without a marker. The newest are taken."""
 
 
 class Roots:
     """The roots of the clusters and their markers.
 
-    A check reads one small file; the first check also reads the database.
+    A check reads one small file. The first check of a cluster also reads the database.
     """
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
@@ -53,8 +54,8 @@ class Roots:
     def check(self, name: str) -> None:
         """Ensure that the root of a cluster has its root marker; the first use of a cluster creates the marker.
 
-        The metastore may have registered directories on the cluster, but know no marker. Then the root is marked only
-        if one of the newest directories exists.
+        If a root without a marker should have directories, because some are registered on the cluster, it is marked
+        only if one of the newest directories exists.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -73,7 +74,7 @@ class Roots:
             self._mark_first(cluster, files, found, root_id)
 
     def examine(self, name: str) -> None:
-        """Ensure that the root of a cluster has its root marker, without writing.
+        """Raise an error if the root of a cluster does not have its root marker. Nothing is written.
 
         A root that was never marked is accepted.
 
@@ -91,8 +92,8 @@ class Roots:
     def planned(self, name: str) -> PlannedRoot:
         """Return the root of a cluster for the plan of a job.
 
-        The method reads neither the database nor the file system. If this process has checked the marker of a local
-        root before, the processes of the job check it, too.
+        The method reads neither the database nor the file system. If this process has seen the marker of a local root,
+        the processes of the job check the marker, too.
         """
         cluster = self._clusters.get(name)
         known = self._known.get(name)
@@ -102,9 +103,9 @@ class Roots:
         return PlannedRoot(name, cluster.shown_filesystem, path, f"{path.rstrip('/')}/{MARKER}", known)
 
     def accept(self, name: str) -> int:
-        """Accept the current root of a cluster and mark it; return the number of directories registered on the cluster.
+        """Accept the current root of a cluster, and mark it with a new id. Return the number of registered directories.
 
-        Other processes accept the root from their next statement on.
+        Other processes use the new id from their next statement on.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -135,7 +136,7 @@ class Roots:
         """Return the stored id of a cluster's root, whether the root is stored as marked, and the id in the marker.
 
         A process that marks a root stores the id, writes the marker, and then stores that the root is marked. If the
-        two ids differ, another process may have marked the root between the two reads, so both are read again.
+        two ids differ, another process may be doing this, so both are read a second time.
         """
         for _ in range(2):
             root_id, is_marked = self._noted(name) or (None, False)
@@ -189,10 +190,10 @@ class Roots:
         self._compare(cluster, root_id, _read(files))
 
     def _check_not_empty(self, cluster: Cluster, files: ClusterFiles) -> None:
-        """Refuse an empty root of a cluster with registered directories.
+        """Refuse a root without any of the newest registered directories of the cluster.
 
         Raises:
-            RootMissingError: all of the newest registered directories are missing.
+            RootMissingError: directories are registered, and none of the newest exists.
         """
         with self._store.read() as connection:
             registered = _newest_directories(connection, cluster.name)
@@ -202,7 +203,7 @@ class Roots:
 
 
 def _newest_directories(connection: Connection, cluster: str) -> list[str]:
-    """Return the locations of the newest registered directories with files on a cluster. One query."""
+    """Return the locations of the newest directories with files that are registered on a cluster. One query."""
     d, copies, held = directories.c, directory_copies.c, cluster_storage_descriptors.c
     place = func.coalesce(held.location, partitions.c.location, tables.c.location)
     query = (
@@ -227,7 +228,7 @@ def _newest_directories(connection: Connection, cluster: str) -> list[str]:
 
 
 def _read(files: ClusterFiles) -> str | None:
-    """Return the id in the marker of a root, None if there is no marker, or an empty text if it is not valid."""
+    """Return the id in the marker of a root, or None if there is no marker. An invalid marker gives an empty text."""
     text = files.read_text(MARKER)
     if not text:
         # The file is missing, or its writer was killed before it wrote the content.
@@ -244,7 +245,7 @@ _HERE = (JobTrackerKind.LOCAL, JobTrackerKind.CONNECT)
 
 
 def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
-    """Check the directories of each write of a job (:func:`check_directories`), and return the result."""
+    """Check that all files of a job's writes exist (:func:`check_directories`), and return the job's result."""
     if plan.write is not None:
         check_directories(cluster, plan.write, result.directories)
     for insert, written in zip(plan.inserts, result.inserted, strict=False):
@@ -253,10 +254,10 @@ def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
 
 
 def check_directories(cluster: Cluster, write: Write, written: Iterable[WrittenDirectory]) -> None:
-    """Ensure that this process finds all files of a write, before a part of the write is registered.
+    """Ensure that this process finds all files of a write. Call it before the directories are registered.
 
-    Files that this process has moved itself on a disk of this host are not checked. The driver of spark-submit is a
-    process of its own, perhaps on another host.
+    The check is skipped if this process itself has moved the files to a disk of this host. The driver of spark-submit
+    is a process of its own, perhaps on another host.
 
     Raises:
         WrittenRowsMissingError: a file is missing, or has another size.

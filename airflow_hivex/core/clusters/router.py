@@ -24,7 +24,7 @@ def choose_cluster(
     use_default: bool = False,
     health: Callable[[str], Health] = lambda _: USABLE,
 ) -> Route:
-    """Return the route of a statement: the cluster that runs it, and the candidates with the reasons against each.
+    """Return the route of a statement: the cluster that runs it, and all tried clusters with the reasons against each.
 
     Args:
         inputs: the tables that the statement reads, in order of appearance.
@@ -56,7 +56,7 @@ def choose_cluster(
 
 
 def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
-    """Return one input for each table. Merge the inputs of a table that the statement reads several times."""
+    """Return one input for each table. If a statement reads a table several times, its inputs are merged."""
     found: dict[str, RouteInput] = {}
     for one in inputs:
         seen = found.get(one.table)
@@ -77,7 +77,7 @@ def _merged(a: RouteInput, b: RouteInput) -> RouteInput:
 def _proposed(
     read: Sequence[RouteInput], written: Sequence[RouteOutput], default: str, pinned: str | None, use_default: bool
 ) -> list[tuple[str, str]]:
-    """Return the candidates in the order of their trial, each with its reason."""
+    """Return the clusters to try, in this order, each with the reason why it is tried."""
     if pinned is not None:
         return [(pinned, "USE CLUSTER")]
     if written:
