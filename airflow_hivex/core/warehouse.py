@@ -39,7 +39,7 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Run a statement, which may read ``frames``, and return its result. Skip it if ``batch_key`` is repeated."""
+        """Run a statement, which may read ``frames``, and return its result. A repeated ``batch_key`` skips it."""
 
 
 class Warehouse:
@@ -81,7 +81,7 @@ class Warehouse:
         self._execute(Commit(), None)
 
     def table(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> Frame:
-        """Return the rows of ``table`` or ``database.table``, in one snapshot.
+        """Return the rows of ``table`` or ``database.table`` as a DataFrame, as one snapshot sees them.
 
         ``version`` is the write id of an earlier version. ``timestamp`` selects the version at that time.
 

@@ -125,10 +125,10 @@ _OF_NEW = _Statements(
 
 
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
-    """Return the calls that allocate write ids of tables to the transaction that the same database transaction opens.
+    """Return the calls that allocate write ids of tables to a new transaction. Send them in the exchange that opens it.
 
-    They allocate nothing if the new transaction has no locks. They skip a table whose next write id is locked by
-    another transaction. :func:`allocated_to_new` reads the answers.
+    Nothing is allocated if the new transaction has no locks. A table is skipped if another client has locked its next
+    write id. :func:`allocated_to_new` reads the answers.
     """
     return [
         statement(table_id=table_id)
@@ -171,14 +171,16 @@ def allocate_one(
 
 
 def finding(txn_id: int, table_id: int) -> Call:
-    """Return the call whose answer is the write id of a transaction for a table, or is empty."""
+    """Return the call that reads the write id of a transaction for a table. Its answer is empty without a write id."""
     return _BY_ID.find(txn_id=txn_id, table_id=table_id)
 
 
 def allocate_later(connection: Connection, txn_id: int, table_id: int) -> None:
-    """Allocate a write id of a table to a transaction, in the caller's database transaction.
+    """Allocate a write id of a table to a transaction, unless it has one, in the caller's database transaction.
 
-    Raises, perhaps with the next statement:
+    On PostgreSQL the queries are sent together with the caller's next query or commit, which then raises the errors.
+
+    Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only.
         NoSuchObjectError: the table was dropped, and its files are deleted.
     """
@@ -201,7 +203,7 @@ def _check_writable(txn_id: int, found: Rows) -> None:
 
 
 def dropped(table_id: int) -> NoSuchObjectError:
-    """Return the error for the allocation of a write id of a dropped table."""
+    """Return the error to raise if a write id of a dropped table is requested."""
     return NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
 
 
@@ -244,9 +246,9 @@ def allocate(
     partition: str | None = None,
     reallocate: bool = False,
 ) -> dict[int, int]:
-    """Return the write id of each transaction for a table, as a dict from transaction id.
+    """Return a dict from transaction id to write id, for one table. Missing write ids are allocated.
 
-    ``txn_ids`` must be distinct and sorted.
+    ``txn_ids`` must be distinct and sorted. See :meth:`WriteIdAllocator.allocate_write_ids` for the other arguments.
     """
     mapping = txn_to_write_id.c
     allocated: dict[int, int] = {}
@@ -319,9 +321,9 @@ def add_dynamic_partitions(
 def replace_components(
     connection: Connection, txn_id: int, written: Collection[tuple[int, str | None, Operation]]
 ) -> None:
-    """Replace the components of a transaction by ``written``.
+    """Replace the components of a transaction by ``written``: triples of table id, partition and operation.
 
-    A new component has a table id, a partition (None: the whole table) and an operation.
+    The partition None stands for the whole table.
     """
     later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id))
     rows = [
@@ -333,7 +335,7 @@ def replace_components(
 
 
 def forget_unwritten(connection: Connection, txn_id: int) -> None:
-    """Remove the components of a transaction, unless one of its statements has begun to write."""
+    """Remove the components of a transaction if none of its statements has begun to write."""
     wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
     later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
@@ -418,12 +420,12 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """Return the write id of each transaction for a table. New ids rise in the order of transaction ids.
+        """Return a dict from transaction id to write id, for one table. New write ids rise with the transaction ids.
 
-        Safe to repeat: a transaction with a write id gets the same id, or a new one with ``reallocate``. With
-        ``operation`` a component is recorded: the transaction is about to write to ``partition``, or anywhere in the
-        table if ``partition`` is None. From the components the cleaner knows where an aborted or killed transaction
-        may have left files.
+        A call can be repeated: a transaction that has a write id keeps it, unless ``reallocate`` is set. With
+        ``operation`` a component is recorded, which says that the transaction is about to write to ``partition``, or
+        anywhere in the table if ``partition`` is None. The components show the cleaner where an aborted or killed
+        transaction may have left files.
 
         Raises:
             TransactionNotOpenError: a transaction is not open, or is read-only.
@@ -468,9 +470,7 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """Return the write ids of transactions for a table, as :meth:`allocate_write_ids`, by transaction id.
-
-        The table is given by its id, and the caller's database transaction is used.
+        """Return the same as :meth:`allocate_write_ids`, for a table id, in the caller's database transaction.
 
         Raises:
             NoSuchObjectError: the table was dropped, and its files are deleted.
@@ -489,7 +489,7 @@ class WriteIdAllocator:
     ) -> None:
         """Record the partitions that a write with dynamic partitions has written.
 
-        They replace the component for the whole table.
+        The new components replace the transaction's component for the whole table.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.

@@ -1,7 +1,7 @@
 """The opening of a transaction together with its locks and write ids, in one database transaction.
 
-Most statements need not wait for locks, and know their tables before they open a transaction. So before their work
-they need one commit of the database in place of three.
+Most statements need not wait for locks, and know their tables before they open a transaction. Such a statement needs
+one commit of the database before its work, in place of three.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new transaction, with its locks and write ids if no lock had to wait.
+    """A new transaction. It already has its locks and write ids if no lock had to wait.
 
-    If ``lock`` is None, the transaction has no locks and no write ids, and the caller must request the locks.
-    ``write_ids`` is a dict from table id. If a table is missing there, the caller must allocate its write id.
+    If ``lock`` is None, the transaction has no locks and no write ids, and the caller must request them. ``write_ids``
+    is a dict from table id to write id. The caller must allocate the write ids of tables that are missing there.
     """
 
     txn_id: int
@@ -47,11 +47,11 @@ def begin(
     table_ids: Sequence[int],
     begun: Callable[[Begun], object],
 ) -> bool:
-    """Open a transaction, and return True if it has the locks of ``request`` and write ids.
+    """Open a transaction with the locks of ``request`` and write ids of ``table_ids``, and return True.
 
-    If a lock would have to wait, the transaction has no locks and no write ids. ``begun`` is called with the
-    transaction; if it raises an error, the transaction is aborted. One round trip, or two if open transactions must be
-    counted.
+    If a lock would have to wait, the transaction has no locks and no write ids, and the result is False. ``begun`` is
+    called with the transaction; if ``begun`` raises an error, the transaction is aborted. One round trip, or two if
+    open transactions must be counted.
 
     Raises:
         TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.

@@ -1,7 +1,7 @@
 """Commits and aborts of transactions.
 
-A commit or an abort changes the state in the transaction's row. All changes that take effect with it are in the same
-database transaction.
+A commit or an abort changes the state in the transaction's row. Everything that takes effect at the same time, such as
+new directories, is changed in the same database transaction.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Committer:
     ) -> TxnRow:
         """Commit a transaction together with ``changes``, and return its row.
 
-        ``statements`` of the returned row is 0, unless pending writes of killed statements are left. ``is_plain`` says
-        that the transaction has no pending writes. The row is read in the same round trip as the first query of
-        ``changes``.
+        In the returned row ``statements`` is 0, unless pending writes of killed statements are left. The caller sets
+        ``is_plain`` if the transaction has no pending writes. The row is read in the same round trip as the first
+        query of ``changes``.
 
         Raises:
             OtherRowError: the transaction has committed before, or has pending writes despite ``is_plain``.
@@ -148,10 +148,10 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit the transactions that need no checks, and return their ids. Two round trips.
+        """Commit the transactions that can be committed without checks, and return their ids. Two round trips.
 
         ``txn_ids`` are at most 16. A transaction is skipped if it is not open, has pending writes, may have conflicts,
-        or is used by another client at this moment.
+        or is in use by another client at this moment.
         """
         found, written, held, lists = exchange.send(
             txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids), LISTS(txn_ids)
@@ -178,9 +178,9 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit a transaction, whose row the caller has locked.
+        """Return the calls that commit a transaction, after a search for conflicts. The caller has locked its row.
 
-        If the transaction updates or deletes rows, one round trip looks for conflicts.
+        The search takes one round trip if the transaction updates or deletes rows.
         """
         settled = _Settled(row, conflicts.writes_from(written).get(row.id, []))
         if settled.is_updating and not exclusive_write_locks:
@@ -197,7 +197,7 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit transactions without conflicts, whose rows the caller has locked."""
+        """Return the calls that commit transactions without conflicts. The caller has locked their rows."""
         if not settled:
             return []
         now = self._clock()
@@ -243,7 +243,7 @@ class _Settled:
     def event(self, now_ms: int, lists: Rows) -> Call | None:
         """Return the call that records the commit's event, or None if the transaction has no write ids.
 
-        The event has the write id list of each written table after the commit.
+        The event has the write id list that each written table has after the commit.
         """
         write_ids = {write.full_name: write.write_id for write in self.writes if write.write_id}
         if not write_ids:
@@ -271,7 +271,7 @@ _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 def abort_in(
     connection: Connection, clock: Clock, txn_ids: Sequence[int], reason: str | None, code: AbortReason
 ) -> list[int]:
-    """Abort the transactions that are still open, and return their ids. ``txn_ids`` must be sorted."""
+    """Abort the open transactions among ``txn_ids``, which must be sorted, and return the ids of the aborted ones."""
     return [
         txn_id
         for batch in batches(txn_ids)
@@ -282,7 +282,7 @@ def abort_in(
 def abort_timed_out_in(connection: Connection, clock: Clock, limit: int) -> list[int]:
     """Abort up to ``limit`` transactions that have timed out, and return their ids.
 
-    The last heartbeat of such an open transaction is older than its time-out.
+    A transaction has timed out if it is open, and its last heartbeat is older than its time-out.
     """
     return _abort_where(
         connection,

@@ -1,7 +1,7 @@
 """The record of the commits to each table, in the order of commits.
 
-While a transaction commits, functions that register writes or change definitions call ``note_...``. At the end the
-commit writes one row for each table. The functions run in the database transaction of the caller.
+While a transaction commits, functions that register writes or change definitions call the functions ``note_...``. At
+its end the commit writes one row for each table. All functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ def _record(
 
 
 def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
-    """Return a dict from table id to retention (ms), for tables with the property ``hivex.history.retention``.
+    """Return a dict from table id to retention in milliseconds. One round trip.
 
-    One round trip.
+    The dict has the tables with the property ``hivex.history.retention``.
     """
     has_own = cast(tables.c.parameters, Text).contains(HISTORY_RETENTION, autoescape=True)
     rows = connection.execute(select(tables.c.id, tables.c.parameters).where(has_own))
@@ -178,10 +178,10 @@ def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]
 
 
 def purges(now_ms: int, own: Mapping[int, int], settings: Settings) -> Iterator[Callable[[Connection], object]]:
-    """Yield functions that remove the recorded commits before the retention. Each function runs one query.
+    """Yield functions that remove the records of commits that are older than the retention of their table.
 
-    ``own`` is the result of :func:`own_retentions`. The newest commit before the retention of a table stays, because
-    the retention begins with the version of this commit.
+    Each function runs one query. ``own`` is the result of :func:`own_retentions`. Of the older commits of a table the
+    newest stays, because the table had the version of this commit when the retention began.
     """
     of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
     yield _purge_before(now_ms - history_retention_ms(settings, {}), *of_others)

@@ -117,7 +117,7 @@ class ConflictFoundError(Exception):
 class Write:
     """A write of a transaction to a table or partition.
 
-    ``operation`` is None if the transaction has a write id of the table, but no component.
+    ``operation`` is None if the transaction has a write id of the table, but no record of a write to it.
     """
 
     table_id: int
@@ -193,7 +193,7 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
 
 
 def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Return Hive's message about the first conflict with another transaction, or None. One round trip.
+    """Return Hive's message about the first conflict with another transaction, or None without one. One round trip.
 
     Until the caller's database transaction ends, the rows with the next write ids of the updated tables are locked.
     They are locked in the order of table ids. So if two transactions commit at the same time, the second one reads the
@@ -219,11 +219,11 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
 
 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
-    """Block commits of other writers of tables until the caller's database transaction ends.
+    """Block commits of other transactions to tables until the caller's database transaction ends.
 
-    ``tables`` is a dict from table id to True if the caller updates or deletes rows of the table. Such a caller blocks
-    all writers; another caller blocks only writers that update or delete rows. Meanwhile no other transaction changes
-    or drops the tables.
+    ``tables`` is a dict from table id to whether the caller updates or deletes rows of the table. If so, the commits of
+    all other writers of the table are blocked. Otherwise only commits that update or delete its rows are blocked. All
+    changes and drops of the tables are blocked, too.
     """
     calls: list[Call] = []
     for table_id in sorted(tables):
@@ -258,8 +258,8 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
     """Return the transaction's own write that may have changed the same rows as a write to ``partition``, or None.
 
-    The partition None stands for the whole table: the written partitions are unknown. Hive, in contrast, compares None
-    like a name.
+    The partition None means that the written partitions are unknown, so it matches every partition. In Hive, None
+    matches only None.
     """
     if partition is None:
         return next(iter(own.values()), None)
@@ -269,8 +269,8 @@ def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Writ
 def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
     """Return the calls that record the updates and deletes of a committing transaction in the write set.
 
-    They block new transactions until the caller's database transaction ends. So each transaction with an id above the
-    commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
+    The calls block the opening of transactions until the caller's database transaction ends. So each transaction whose
+    id is above the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
     """
     return [
         _RECORD(table_id=write.table_id, partition=write.partition, txn_id=txn_id, operation=write.operation)
@@ -307,9 +307,9 @@ def forgetting_components(txn_ids: Sequence[int]) -> Iterator[Call]:
 def written_since(
     connection: Connection, table_ids: Mapping[int, str], valid_txns: ValidTxnList, *, updates_only: bool
 ) -> frozenset[str]:
-    """Return the names of those tables that have committed writes which the snapshot does not see.
+    """Return the names of the tables to which transactions have committed that the snapshot does not see.
 
-    ``table_ids`` is a dict from table id to name.
+    ``table_ids`` is a dict from table id to name. With ``updates_only`` commits that only insert rows do not count.
     """
     mapping = txn_to_write_id.c
     query = (
@@ -334,9 +334,9 @@ def written_since(
 
 
 def _unseen(valid_txns: ValidTxnList) -> ColumnElement[bool]:
-    """Return a condition for all write ids whose transactions had not ended in the snapshot.
+    """Return a condition that holds for all write ids whose transactions had not ended in the snapshot.
 
-    The condition may also hold for some others.
+    The condition may also hold for other write ids.
     """
     lowest = valid_txns.min_open
     txn_id = txn_to_write_id.c.txn_id

@@ -1,4 +1,4 @@
-"""Threads that send the heartbeats of transactions, and the stop of a job when another client ends its transaction."""
+"""Threads that send heartbeats of transactions, and stop a job if another client has ended its transaction."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout
 
 
 def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
-    """Return the error for a transaction that has timed out, and whose record is purged."""
+    """Return the error for a transaction that has timed out and whose record was purged since then."""
     return TransactionAbortedError(
         txn_id, f"its owner had sent no heartbeat for longer than its time-out of {timeout_s} s"
     )
@@ -104,10 +104,10 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
 
 @dataclass(slots=True)
 class TransactionJob:
-    """A transaction, and the runner and tag of its current job. The runner is None if no job runs.
+    """A transaction and its current job, so that the job can be stopped when the transaction has ended.
 
-    ``opened_id`` is None before the transaction is opened. If another client has ended the transaction, ``ended`` is
-    the error that a heartbeat got.
+    ``opened_id`` is None before the transaction is opened. ``runner`` is None before the first job; ``tag`` names the
+    job to the runner. If another client has ended the transaction, ``ended`` is the error of the last heartbeat.
     """
 
     opened_id: int | None
@@ -144,6 +144,6 @@ class TransactionJob:
             self.runner.cancel(self.tag)
 
     def cause_of(self, error: BaseException) -> TransactionAbortedError | None:
-        """Return the error that another client has ended the transaction, if it caused ``error``, or None."""
+        """Return ``ended`` if the end of the transaction explains ``error``, such as a cancelled job, or else None."""
         is_symptom = isinstance(error, JobCancelledError | TransactionError)
         return self.ended if is_symptom and not isinstance(error, TransactionAbortedError) else None

@@ -35,7 +35,7 @@ _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subqu
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
 _COPIES_WHILE_WAITING_S = 2.0
-"""The time limit for withdrawing unused copies, and also for deleting them, while the caller waits for a lock."""
+"""The seconds for the search for unused copies, and then for their deletion, if the caller waits for a lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _purge_write_sets(connection: Connection) -> int:
 def _purge_write_ids(connection: Connection) -> int:
     """Remove the write ids of transactions that every snapshot sees as committed.
 
-    The highest of these write ids of each table stays, because a snapshot needs it as its high watermark.
+    Of these write ids, the highest of each table stays, because it is the high watermark of new write id lists.
     """
     settled = and_(
         _below(txn_to_write_id.c.txn_id, _lowest_seen_open()),
@@ -238,7 +238,7 @@ def _purge_completed_components(connection: Connection) -> int:
 
 
 def _lowest_seen_open() -> ScalarSelect[int | None]:
-    """Return the lowest id of a transaction that was open when one of the open transactions began.
+    """Return a subquery for the lowest id of a transaction that was open when any still open transaction began.
 
     The snapshots of all open transactions see every transaction below this id as ended. Source: Hive's
     MIN_HISTORY_LEVEL.
@@ -251,5 +251,5 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Return the condition that an id is below ``lowest``. It is true for every id if ``lowest`` is NULL."""
+    """Return the condition that an id is below ``lowest``. It holds for every id if ``lowest`` is NULL."""
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

@@ -72,7 +72,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCounts:
-    """The numbers of open transactions and waiting requests, and the oldest of each.
+    """The numbers of open transactions and waiting lock requests, and the oldest of each.
 
     ``now`` is the time at which they were counted.
     """
@@ -109,7 +109,7 @@ class TransactionListing:
             return Page(_with_locks(connection, found.rows), found.total)
 
     def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
-        """Return the last 200 transactions that have one of the agents or one of the ids, oldest first. Two queries."""
+        """Return the newest 200 transactions with one of the agents or ids, sorted by id. Two queries."""
         query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
         with self._store.read() as connection:
             found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()
@@ -134,7 +134,7 @@ class TransactionListing:
             return read_page(connection, query, wanted, _LOCK_ORDERS, key, lock_from_row)
 
     def waits(self, limit: int = 200) -> list[Wait]:
-        """Return the waiting requests, each with the lock that blocks it, the oldest first. One query."""
+        """Return the waiting requests, the oldest first, each with the lock that blocks it. One query."""
         ahead = locks.alias("ahead")
         query = (
             select(
@@ -175,7 +175,7 @@ class TransactionListing:
             ]
 
     def counts(self) -> TransactionCounts:
-        """Return the numbers and the oldest of open transactions and waiting requests. Three queries."""
+        """Return the numbers of open transactions and waiting requests, and the oldest of each. Three queries."""
         is_open = _T.state == TxnState.OPEN.value
         waiting = select(func.count(_L.lock_id.distinct()), func.min(_L.requested_ms)).where(
             _L.state == LockState.WAITING.value

@@ -151,9 +151,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         )
 
     def open_together(self, new: Sequence[NewTransaction]) -> list[int]:
-        """Open several transactions and return their ids, in the same order. Two round trips for any number.
+        """Open a transaction for each item of ``new``, and return their ids in the same order. Two round trips.
 
-        ``new`` are results of :meth:`described`, without keys.
+        The items of ``new`` are results of :meth:`described`, without keys.
 
         Raises:
             TooManyOpenTransactionsError: the transactions would exceed ``hive.max.open.txns``; no transaction is
@@ -225,7 +225,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return transaction_from(row)
 
     def find(self, key: str) -> Transaction | None:
-        """Return the transaction that was opened with the key, or None if no record has the key."""
+        """Return the transaction that was opened with the key, or None if no recorded transaction has the key."""
         check_key(key)
         found = self._of_key(key)
         return None if found is None else transaction_from(found)
@@ -247,9 +247,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     ) -> bool:
         """Commit a transaction: make its writes and ``changes`` visible, and release its locks.
 
-        Returns whether the transaction may have pending writes left, which the caller then cleans up. ``changes`` (such
-        as the registration of directories, or a new table) runs in the same database transaction, and is rolled back if
-        the commit is refused. A second commit changes nothing.
+        Return True if pending writes of killed statements may be left, which the caller then cleans up. ``changes``,
+        such as the creation of a table, runs in the database transaction of the commit, and is rolled back if the
+        commit is refused. A second commit changes nothing.
 
         If transactions that overlap in time update or delete rows of the same partition or table, only the first one
         can commit. An update of unknown partitions conflicts with an update of any partition. A caller whose locks
@@ -318,9 +318,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return row
 
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
-        """Commit the transactions that need no checks, and return their ids.
+        """Commit the transactions that can be committed without checks, and return their ids.
 
-        The other transactions are unchanged: call :meth:`commit` for them. Two round trips per 16 transactions.
+        The other transactions stay unchanged: call :meth:`commit` for each of them. Two round trips per 16
+        transactions.
 
         Raises:
             OutcomeUnknownError: the connection was lost during the commit; call :meth:`commit` for each transaction.
@@ -353,10 +354,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="abort")
 
     def begin_again(self, txn_id: int, reason: str) -> int:
-        """Abort a transaction, open an equal transaction with its acquired locks, and return the new id.
+        """Abort a transaction, open a new one with the same user and settings, and return the new id.
 
-        A statement calls this method if other transactions have committed while the statement waited for a lock. The
-        new transaction need not wait for the lock again.
+        The new transaction gets the acquired locks of the old one, so it need not wait for them again. A statement
+        calls this method if other transactions have committed while the statement waited for a lock.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError: the transaction has ended meanwhile.
@@ -394,8 +395,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def _abort_unknown_successor(self, txn_id: int, opened: Sequence[int], reason: str) -> None:
         """Abort the successor of a transaction, because no caller has received the successor's id.
 
-        An interrupt may have come before or after the database commit that opened the successor. If the commit was not
-        applied, another client may have opened a transaction with this id. That transaction stays open.
+        The interrupt may have come before or after the database commit that opened the successor. If this commit was
+        not applied, another client may have got the same id for its transaction. That transaction is not aborted.
         """
         for successor in opened:
             try:
@@ -408,7 +409,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
     ) -> list[int]:
-        """Abort the transactions that are still open, and return their ids. Other ids are ignored."""
+        """Abort the open transactions among ``txn_ids``, and return the ids of the aborted ones."""
         wanted = sorted({txn_id for txn_id in txn_ids if is_id(txn_id)})
 
         def work(connection: Connection) -> list[int]:
@@ -419,14 +420,16 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_in(
         self, connection: Connection, txn_ids: Sequence[int], reason: str | None, code: AbortReason
     ) -> list[int]:
-        """Abort the transactions that are still open, in the caller's database transaction, and return their ids.
+        """Abort the open transactions among ``txn_ids`` in the caller's database transaction, and return their ids.
 
         ``txn_ids`` must be sorted.
         """
         return commit_and_abort.abort_in(connection, self._clock, txn_ids, reason, code)
 
     def heartbeat(self, txn_id: int | None = None, lock_id: int | None = None) -> None:
-        """Send a heartbeat for a transaction, a lock, or both. An id of None or 0 is ignored. One round trip each.
+        """Send a heartbeat for a transaction, for a lock, or for both. One round trip each.
+
+        An id of None or 0 is ignored, but one id must be given.
 
         Raises:
             TransactionAbortedError: the transaction was aborted.
@@ -488,8 +491,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_timed_out(self) -> list[int]:
         """Abort all timed-out transactions, and return their ids.
 
-        The last heartbeat of such an open transaction is older than its time-out. Each batch of transactions is aborted
-        in its own database transaction.
+        A transaction has timed out if it is open, and its last heartbeat is older than its time-out. Each batch of
+        transactions is aborted in its own database transaction.
         """
         with self._store.read() as connection:
             if not commit_and_abort.has_timed_out(connection, self._clock):
@@ -542,10 +545,10 @@ _FREE_AGAIN = 0.9
 
 
 class OpenTransactionLimit:
-    """The limit of the number of open transactions.
+    """The limit on the number of open transactions.
 
-    Open transactions are counted at intervals, and if their number may be near the limit. After the limit was reached,
-    no transaction is opened until the number is below 90 % of the limit.
+    To save queries, open transactions are counted only at intervals, and when their number may have come near the
+    limit. If the limit is reached, no transaction can be opened until the number is below 90 % of the limit.
     """
 
     def __init__(self, limit: int, interval_s: int) -> None:
@@ -575,5 +578,5 @@ class OpenTransactionLimit:
             raise TooManyOpenTransactionsError(open_count, self._limit)
 
     def opened(self, count: int) -> None:
-        """Add ``count`` transactions, which this process has just opened, to the number since the last count."""
+        """Add ``count`` to the number of transactions that this process has opened since the last count."""
         self._opened_since += count

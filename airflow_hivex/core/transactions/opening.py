@@ -42,7 +42,7 @@ _OF_KEY = Prepared(SELECT_ROW.where(txns.c.key == bindparam("key", type_=String)
 _ID = counters.c.value - bindparam("before_last", type_=BigInteger)
 _COUNTER = counters.alias("txn_counter")
 NEW_TXN_ID = select(_COUNTER.c.value).where(_COUNTER.c.name == literal_column("'txn'")).scalar_subquery()
-"""The subquery for the id of a new transaction, for later queries of the database transaction that opens it."""
+"""The subquery for the id of a new transaction. Use it after the opening, in the same database transaction."""
 _NOW_MS = bindparam("now_ms", type_=BigInteger)
 _VALUES: dict[str, ColumnElement[Any]] = {
     "id": _ID,
@@ -74,7 +74,7 @@ _INSERT_COMMITTED = _inserting({**_VALUES, "state": literal_column("'c'"), "ende
 
 @dataclass(frozen=True, slots=True)
 class NewTransaction:
-    """The stored values of a new transaction."""
+    """The values with which a new transaction is stored."""
 
     type: TxnType
     timeout_s: int
@@ -84,7 +84,7 @@ class NewTransaction:
     key: str | None
 
     def row(self, now_ms: int, before_last: int = 0) -> dict[str, Value]:
-        """Return the values of the transaction's row. Its id is the last allocated id minus ``before_last``."""
+        """Return the parameters of the INSERT. The transaction gets the last allocated id minus ``before_last``."""
         return {
             "before_last": before_last,
             "type": self.type.value,
@@ -98,7 +98,7 @@ class NewTransaction:
 
 
 class KeyTakenError(Exception):
-    """Error: another transaction has the key, so no transaction is opened. ``row`` is the other transaction's row."""
+    """Error: a transaction with the same key exists, so no transaction is opened. ``row`` is its row."""
 
     def __init__(self, row: TxnRow) -> None:
         super().__init__(row)
@@ -110,7 +110,8 @@ def open_transactions(
 ) -> list[int]:
     """Open transactions, finish the exchange, and return the ids. Only a single transaction may have a key.
 
-    ``check`` is called with the number of open transactions. One round trip, or two with a ``check`` or a key.
+    ``check`` is called with the current number of open transactions, and may raise an error. One round trip, or two
+    with a ``check`` or a key.
 
     Raises:
         KeyTakenError: a transaction with the key exists.
@@ -139,7 +140,8 @@ def open_with(
     """Open a transaction, run ``calls``, and finish the exchange. Return the transaction's id and the calls' answers.
 
     The calls run after the INSERT of the transaction's row. The caller ensures that no other transaction has the key.
-    ``check`` is called with the number of open transactions. One round trip, or two with a ``check``.
+    ``check`` is called with the current number of open transactions, and may raise an error. One round trip, or two
+    with a ``check``.
     """
     row = _INSERT(**new.row(now_ms))
     if check is None:
@@ -154,7 +156,7 @@ def open_with(
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
     """Return the calls that store a new transaction as committed. The answer to the first call is its id.
 
-    Send these calls late: other clients cannot open transactions until the caller's database transaction ends.
+    Send these calls last: they block the opening of transactions until the caller's database transaction ends.
     """
     return _TAKE_IDS(count=1), _INSERT_COMMITTED(**new.row(now_ms))
 

@@ -1,8 +1,8 @@
 """Pending writes: the writes of the statements of an open transaction.
 
-The transaction itself reads them, and its commit registers them. A write is first recorded without directories. As long
-as it has no directories, its statement still runs or was killed. The functions run in the database transaction of the
-caller.
+Later statements of the transaction read the files of its pending writes, and its commit registers them. A write is
+first recorded without directories. As long as it has no directories, its statement still runs or was killed. The
+functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CONSUMES = -1
 class PendingWrite:
     """The write of one statement in an open transaction. ``directories`` is set when the statement has ended.
 
-    A write that ``is_taken_back`` is never committed, even if its statement still runs; its files are being deleted.
-    ``writer`` names a part of the transaction's work. ``began`` is the number of the session that owns the write. A
-    later session of the same writer has a higher number. ``operation`` is a running operation of a Spark Connect
-    server, and ``statement`` is the fingerprint of its statement. With ``is_claimed`` the session moves the files to
-    their final place.
+    If ``is_taken_back`` is true, the write is never committed, even if its statement still runs, and its files are
+    deleted. ``writer`` names a part of the transaction's work. ``began`` is the number of the session that owns the
+    write. A later session of the same writer has a higher number. ``operation`` is a running operation of a Spark
+    Connect server, and ``statement`` is the fingerprint of its statement. With ``is_claimed`` the session moves the
+    files to their final place.
 
     For a write to an external table, ``root`` is the folder of the table, and ``depth`` is the number of its partition
     keys. ``places`` are the folders into which files may have been moved. With ``is_registered`` the files are visible,
@@ -67,7 +67,7 @@ class PendingWrite:
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """Return pairs of a written partition and the operation on the partition.
+        """Return (partition, operation) pairs for the partitions that the write changes.
 
         The partition None stands for a table without partitions.
         """
@@ -91,7 +91,7 @@ def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
 
 
 def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, TxnState]:
-    """Return the states of transactions, as a dict from id. A transaction without a record is missing."""
+    """Return a dict from transaction id to state. Transactions without a record are missing."""
     return {
         row.id: TxnState(row.state)
         for batch in batches(sorted(txn_ids))
@@ -102,7 +102,7 @@ def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, Txn
 def begin(
     connection: Connection, table: StoredTable, facts: TableWrite, *, writer: str, began: int = 0
 ) -> PendingWrite:
-    """Record that a statement is about to write. The caller has called :func:`one_at_a_time`.
+    """Record that a statement is about to write. The caller must have called :func:`one_at_a_time`.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has written.
@@ -142,7 +142,7 @@ def record(
 ) -> None:
     """Record the directories that a statement has written. Later statements of the transaction read them.
 
-    The caller has called :func:`one_at_a_time`.
+    The caller must have called :func:`one_at_a_time`.
 
     Raises:
         InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition or table before.
@@ -163,7 +163,7 @@ def record(
 
 
 def check_owned(connection: Connection, table: str, write: PendingWrite) -> PendingWrite:
-    """Return the current record of a write. The caller has called :func:`one_at_a_time`.
+    """Return the current record of a write. The caller must have called :func:`one_at_a_time`.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has withdrawn the write, or has taken it over.
@@ -204,10 +204,10 @@ def check_not_overwritten(
 
 
 def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredTable, partition: str | None) -> None:
-    """Refuse an INSERT OVERWRITE while another INSERT OVERWRITE of the transaction may write to the same place.
+    """Refuse an INSERT OVERWRITE while another one of the transaction may write to the same partition or table.
 
-    Both would write the same base directory of a partition or table. If one statement failed, the directory of the
-    other would be deleted. ``of_table`` are the writes of the transaction to the table. ``partition`` is None for
+    Both statements would write the same base directory. If one of them failed, the files of the other would be deleted,
+    too. ``of_table`` are the writes of the transaction to the table. ``partition`` is None for
     dynamic partitions, and for a table without partitions.
 
     Raises:
@@ -226,9 +226,9 @@ def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredT
 def overwritten_by_others(
     connection: Connection, write: PendingWrite, besides: Collection[int]
 ) -> frozenset[str | None]:
-    """Return the partitions that other statements of the write's transaction have overwritten.
+    """Return the partitions of the write's table that statements of the same transaction have overwritten.
 
-    The statements of the writes ``besides`` do not count.
+    Writes with ids in ``besides`` do not count. The partition None stands for a table without partitions.
     """
     noted = (
         each.partitions
@@ -239,7 +239,7 @@ def overwritten_by_others(
 
 
 def registered(connection: Connection, write: PendingWrite) -> frozenset[str | None]:
-    """Return the partitions in which directories of this write are registered."""
+    """Return the partitions in which directories of a write are registered; None is a table without partitions."""
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
@@ -251,7 +251,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
 def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
-    """Return the writes of a transaction in the order of statements. ``table_id`` and ``writer`` restrict them."""
+    """Return the writes of a transaction, or only those to a table or of a writer, in the order of statements."""
     query = query_of(txn_id, table_id)
     if writer is not None:
         query = query.where(pending_writes.c.writer == writer)
@@ -270,7 +270,7 @@ def from_rows(rows: Iterable[Any]) -> list[PendingWrite]:
 
 
 def read(connection: Connection, write_id: int) -> PendingWrite | None:
-    """Return the current record of a write, or None if it was removed. The caller has called :func:`one_at_a_time`."""
+    """Return the current record of a write, or None if it was removed. Call :func:`one_at_a_time` before."""
     row = connection.execute(select(pending_writes).where(pending_writes.c.id == write_id)).one_or_none()
     return None if row is None else _from_row(row)
 
@@ -294,9 +294,9 @@ def written_directories(
 
 
 def of_ended_transactions(connection: Connection, after: int, limit: int) -> list[PendingWrite]:
-    """Return up to ``limit`` pending writes of ended transactions, with ids above ``after``.
+    """Return up to ``limit`` pending writes of ended transactions, sorted by id, with ids above ``after``.
 
-    They will never be registered.
+    These writes will never be registered, so their files can be deleted.
     """
     query = (
         select(pending_writes)
@@ -309,13 +309,13 @@ def of_ended_transactions(connection: Connection, after: int, limit: int) -> lis
 
 
 def that_consume(connection: Connection) -> list[PendingWrite]:
-    """Return the rows of all statements that read files and then delete them."""
+    """Return the records of the files that statements read and then delete, in all transactions."""
     query = select(pending_writes).where(pending_writes.c.statement_id == CONSUMES).order_by(pending_writes.c.id)
     return [_from_row(row) for row in connection.execute(query)]
 
 
 def change_document(connection: Connection, write_id: int, **changes: Any) -> None:
-    """Change fields in the stored document of a write. The caller has called :func:`one_at_a_time`."""
+    """Change fields in the stored document of a write. The caller must have called :func:`one_at_a_time`."""
     document = connection.execute(select(pending_writes.c.document).where(pending_writes.c.id == write_id)).scalar_one()
     later(
         connection,
@@ -324,7 +324,7 @@ def change_document(connection: Connection, write_id: int, **changes: Any) -> No
 
 
 def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) -> frozenset[int]:
-    """Return the ids of those writes that a later session of the same writer has taken over."""
+    """Return the ids of the writes that a later session of the same writer has taken over since they were read."""
     began = {write.id: write.began for write in writes}
     return frozenset(
         row.id
@@ -338,7 +338,7 @@ def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, 
     """Withdraw writes: from now on they are not read or committed, and their files can be deleted.
 
     Returns a dict from write id to True if the write had been withdrawn before. A write that is not recorded any more
-    is missing. The caller has called :func:`one_at_a_time`.
+    is missing. The caller must have called :func:`one_at_a_time`.
     """
     rows = [
         row

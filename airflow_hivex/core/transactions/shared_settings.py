@@ -19,10 +19,10 @@ _STORED_MODE = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
 def agree(store: Store, settings: Settings) -> Settings:
     """Return the settings with the values that all clients of the metastore share.
 
-    The shared settings are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is the value that the last
-    client has set. A client with a shorter time-out would abort the transactions of clients whose heartbeats come less
-    often. So a client without its own time-out uses the stored time-out. A client with another time-out changes the
-    stored one, but only if no transaction is open and no lock exists.
+    The shared settings are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The metastore stores both. A client
+    without one of the settings uses the stored value. A client with ``hivex.namespace.mode`` changes the stored value.
+    A client with another time-out changes the stored time-out, but only if no transaction is open and no lock exists.
+    With different time-outs, one client could abort transactions of another whose heartbeats come less often.
 
     Raises:
         InvalidSettingError: the time-out differs from the stored one, and transactions or locks are open.
@@ -38,9 +38,9 @@ def agree(store: Store, settings: Settings) -> Settings:
 
 
 def _mode(store: Store, settings: Settings, stored: int | None) -> bool:
-    """Return whether namespaces are closed by default, and store the setting of this client if it has one.
+    """Return whether namespaces are closed by default: the setting of this client, or else the stored value.
 
-    A client without the setting uses the stored one.
+    The setting of this client, if it has one, becomes the stored value.
     """
     wanted = int(settings[NAMESPACE_MODE])
     if not settings.is_given(NAMESPACE_MODE):

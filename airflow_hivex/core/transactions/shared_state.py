@@ -23,13 +23,13 @@ MOST_STATEMENTS = 4096
 
 
 _NOT_TAKEN = ""
-"""The stored value for a transaction of several statements that has no snapshot yet."""
+"""The value in place of the snapshot of a transaction of several statements, before its first read."""
 
 
 def mark_shared(connection: Connection, txn_id: int) -> None:
-    """Mark that a transaction has several statements, before its first statement.
+    """Record that a transaction will have several statements. Call this function before its first statement.
 
-    The transaction may later read any table. The mark shows the cleaner that its current locks do not cover all reads.
+    Later statements may read any table. The record shows the cleaner that the current locks do not cover these reads.
     """
     later(
         connection,
@@ -78,7 +78,7 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
 
 
 def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> None:
-    """Store an earlier snapshot as the one that a transaction reads, so that the cleaner keeps its files.
+    """Make an earlier snapshot the snapshot of a transaction, so that the cleaner keeps the files that it sees.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.

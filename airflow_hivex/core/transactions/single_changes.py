@@ -24,7 +24,7 @@ from airflow_hivex.core.transactions.opening import NewTransaction, open_transac
 
 _AGENT = "a change by the catalog"
 _TIMEOUT_S = 300
-"""The time-out in seconds. It has no effect, because the transaction is visible only after its commit."""
+"""The time-out in seconds of such a transaction. It has no effect, since others see only the committed transaction."""
 
 
 def open_in(connection: Connection, now_ms: int) -> int:
@@ -80,11 +80,11 @@ def commit_at_once(
     user: str,
     agent_info: str | None,
 ) -> int | None:
-    """Commit ``changes`` in a new transaction, and return its id. If a check of locks fails, change nothing.
+    """Commit ``changes`` in a new transaction, and return its id, or None if a check of locks has failed.
 
-    The result is then None. ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent last. Then new
-    requests for locks wait until the commit, so that the result of the checks stays true. Two round trips besides those
-    of the changes.
+    After a failed check nothing is changed. ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent
+    after the changes. From then on new lock requests wait until the commit, so that the result of the checks stays
+    true. Two round trips in addition to those of the changes.
 
     Raises:
         OutcomeUnknownError: the connection was lost during the commit, and the outcome could not be read.
@@ -114,9 +114,9 @@ def commit_at_once(
 
 
 def _outcome(transactions: TransactionManager, new: NewTransaction, error: OutcomeUnknownError) -> int | None:
-    """Return the id of the transaction if its commit was applied, or None if it was not.
+    """Return the id of a transaction if its commit was applied, or None if it was not.
 
-    The connection was lost during the commit.
+    Call this function after the connection was lost during the commit.
     """
     try:
         # This call waits for the end of the first database transaction, which has locked the counter.

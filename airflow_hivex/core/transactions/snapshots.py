@@ -1,4 +1,4 @@
-"""The snapshots of transactions: to read them, to compare them with later commits, and to keep them for later readers.
+"""The snapshots of transactions: reading them, comparing them with later commits, and keeping their files.
 
 A snapshot is kept if its files are read after the end of its transaction.
 """
@@ -59,8 +59,8 @@ class SnapshotReader:
         """Return the tables (``database.table``) that have commits after the snapshot.
 
         A statement with exclusive locks calls this method after it has waited for the locks. If the result is not
-        empty, the statement needs a new snapshot. With ``updates_only`` inserts do not count. The transaction of the
-        snapshot must be open, so that the records of the commits are kept.
+        empty, the statement needs a new snapshot. With ``updates_only`` commits that only insert rows do not count. The
+        transaction of the snapshot must be open, so that the records of later commits still exist.
 
         Raises:
             NoSuchTableError: a table does not exist.
@@ -70,7 +70,7 @@ class SnapshotReader:
             return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
 
     def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-        """Return whether a commit of the transaction would now fail if the transaction had updated the ``resources``.
+        """Return whether a commit would now fail because of a conflict, if the transaction had updated ``resources``.
 
         A resource is a table id with a partition, or with None for the whole table. No row is locked, so a commit of
         another transaction can change the result. One round trip for up to 10,000 tables.
@@ -91,7 +91,7 @@ def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest id up to which the snapshot sees all transactions as ended."""
+    """Return the highest id up to which a snapshot, which belongs to ``txn_id``, sees all transactions as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 
@@ -106,11 +106,11 @@ def keep(
     retention_s: int,
     user: str,
 ) -> None:
-    """Keep the files of some tables that a snapshot sees, after its transaction has ended. One round trip.
+    """Keep the files of tables that a snapshot sees, even after its transaction has ended. One round trip.
 
-    It is needed because Spark computes a DataFrame, and a client reads the files of a listing, only after the
-    transaction has ended. The cleaner keeps the files until the snapshot expires (``hivex.dataframe.retention.time``).
-    The snapshot locks nothing: DROP and TRUNCATE still remove the files.
+    Spark computes a DataFrame, and a client reads the files of a listing, only after the transaction has ended. The
+    cleaner keeps the files until the snapshot expires (``hivex.dataframe.retention.time``). The snapshot locks nothing:
+    DROP and TRUNCATE still remove the files.
     """
     rows = [
         {
@@ -130,9 +130,10 @@ def keep(
 def keep_lower(
     connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
 ) -> None:
-    """Keep an earlier snapshot of a table for an open transaction. Two round trips.
+    """Keep the files that an earlier snapshot of a table sees, for an open transaction. Two round trips.
 
-    If the transaction has kept a snapshot of the table before, the earlier one of the two is kept.
+    The snapshot sees all transactions up to ``settled_txn_id`` as ended. If the transaction already keeps a snapshot of
+    the table, the earlier of the two stays.
     """
     k = kept_snapshots.c
     removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)

@@ -1,6 +1,6 @@
-"""The ids of named tables, and the write ids that earlier tables of the same name have used.
+"""The ids of tables by name, and the write ids that earlier tables of the same name have used.
 
-Functions here take part in the caller's database transaction.
+The functions run in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_table_id(connection: Connection, database: str, table: str) -> int:
 
 
 def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> dict[QualifiedName, int]:
-    """Return the ids of tables, as a dict from normalised (database, table) pair. One round trip.
+    """Return a dict from (database, table), in normalised spelling, to table id. One round trip.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
@@ -63,7 +63,7 @@ def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> di
 
 
 def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> dict[QualifiedName, TableMark]:
-    """Return the ids and versions of tables, as a dict from normalised (database, table) pair. One round trip.
+    """Return a dict from (database, table), in normalised spelling, to id and version of the table. One round trip.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
@@ -89,9 +89,9 @@ def split_name(name: str) -> QualifiedName:
 
 
 _KEPT_MS = 10 * 86_400_000
-"""The time in milliseconds for which the write ids of former names are kept.
+"""The time in milliseconds for which the next write id of a dropped or renamed table is kept under its old name.
 
-With the default retention of the notification log, caches keep their entries for a shorter time.
+Caches keep their entries for a shorter time, if the retention of the notification log has its default.
 """
 
 _NEXT_OF = select(former_write_ids.c.next).where(
@@ -110,11 +110,11 @@ _BEGIN = Prepared(
 
 
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
-    """Record the next write ids of tables that are dropped or renamed, for a later table of the same name.
+    """Record the next write ids of tables that are dropped or renamed, for later tables of the same names.
 
-    The recorded write ids include the one of this change. The text form of a write id list has the name of its table,
-    but no table id. So two tables of one name must not have equal lists. Otherwise a reader with such a text could get
-    the earlier table from the cache of a process that does not know the later table.
+    The write id of the drop or rename itself counts as used. A write id list in text form has the name of its table,
+    but not its id. So the lists of two tables of one name must differ. Otherwise a reader with the list of the later
+    table could get the earlier table from the cache of a process that does not know the later one yet.
     """
     former, following = former_write_ids.c, next_write_ids.c
     later(connection, delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
@@ -143,5 +143,5 @@ def beginning_after(name: QualifiedName, table_id: int, first: int) -> Call:
 
 
 def next_of(connection: Connection, name: QualifiedName) -> int:
-    """Return the lowest write id that no earlier table of a name has used. One round trip."""
+    """Return the write id after all write ids of earlier tables of a name, or 1 without such tables. One round trip."""
     return connection.execute(_NEXT_OF, {"of_database": name[0], "of_table": name[1]}).scalar_one_or_none() or 1

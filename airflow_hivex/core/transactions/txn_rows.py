@@ -70,7 +70,9 @@ def read_row(connection: Connection, txn_id: int) -> Row[Any]:
 def check_open(connection: Connection, txn_id: int) -> None:
     """Check that a transaction is open, and keep it open until the caller's database transaction ends.
 
-    Raises, perhaps with the next statement:
+    On PostgreSQL the query is sent together with the caller's next query or commit, which then raises the errors.
+
+    Raises:
         TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
     """
     query = SELECT_ROW.where(txns.c.id == txn_id).with_for_update(read=True)

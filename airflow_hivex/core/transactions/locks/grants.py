@@ -110,10 +110,10 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 class _Owner(Enum):
-    """The kind of owner of granted locks.
+    """The owner of the locks of a request.
 
-    An open transaction owns the locks, a new transaction of the same database transaction does, or they have no
-    transaction.
+    ``TXN`` is an open transaction. ``NEW_TXN`` is a transaction that the same database transaction opens. ``NONE``
+    means that the locks belong to no transaction.
     """
 
     NONE = auto()
@@ -124,7 +124,8 @@ class _Owner(Enum):
 def _granting(level: LockLevel, owner: _Owner) -> Prepared:
     """Return the INSERT of a lock, with its guards.
 
-    The guards are: the locked object exists, the transaction is open, and no earlier lock might block the lock.
+    The guards are three conditions: the object to lock exists, the transaction is open, and no earlier lock can block
+    the new lock.
     """
     guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
     mild = [
@@ -157,7 +158,7 @@ _ALL_OR_NOTHING = Prepared(
 
 
 def _noting(txn_id: ColumnElement[int]) -> Prepared:
-    """Return the INSERT that records, after a grant, that the owner will write to a table or partition."""
+    """Return the INSERT that records a table or partition that the owner will write, if its locks were granted."""
     return Prepared(
         insert(txn_components).from_select(
             ["txn_id", "table_id", "partition", "operation"],
@@ -178,7 +179,7 @@ _NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
-    """Return the query that has a row if no lock might block a lock of this level."""
+    """Return a query that finds a row if no existing lock can block a lock of this level."""
     ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
     guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
     return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))
@@ -188,9 +189,9 @@ _CHECK = {level: _checking(level) for level in LockLevel}
 
 
 def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
-    """Return calls that check whether locks could be granted now. If so, each answer after the first has a row.
+    """Return calls that check whether locks could be granted now. If so, every answer but the first has a row.
 
-    The first call makes later requests wait for the end of the caller's database transaction.
+    The first call makes new lock requests wait until the caller's database transaction ends.
     """
     if not components:
         return []
@@ -225,9 +226,10 @@ class LockRequest:
 def grant_at_once(
     exchange: Exchange, matrix: LockMatrix, requests: Sequence[LockRequest], now_ms: int
 ) -> list[LockResponse | None]:
-    """Grant the locks of each request if possible, finish the exchange, and return the responses. One round trip.
+    """Grant the locks of each request if possible, finish the exchange, and return one response for each request.
 
-    The writes of a granted request are recorded. The response is None if a request was not granted, for any reason.
+    One round trip. The tables that a granted request will write are recorded. A response is None if the request was
+    not granted, for any reason.
     """
     calls, first_of = [_TAKE_IDS(count=len(requests))], []
     for number, request in enumerate(requests, 1):
@@ -261,7 +263,7 @@ def _response(granted: Sequence[Rows]) -> LockResponse | None:
 def _granting_calls(
     matrix: LockMatrix, request: LockRequest, owner: _Owner, before_last: int, now_ms: int
 ) -> list[Call]:
-    """Return the calls for one request. The calls that grant the locks come first, one for each component."""
+    """Return the calls that grant one request. The first calls insert the locks, one for each component."""
     components = request.components
     of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [

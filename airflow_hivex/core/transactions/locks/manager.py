@@ -97,7 +97,8 @@ class LockManager:
     ) -> LockResponse:
         """Request locks on all ``components`` together, and by default wait until they are granted.
 
-        The transaction's writes are recorded, too. Its commit needs this record to find write conflicts.
+        The tables and partitions that the transaction will write are recorded, too. Its commit needs this record to
+        find write conflicts.
 
         Args:
             components: the locks; locks of one transaction never block each other.
@@ -167,11 +168,11 @@ class LockManager:
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction, and return True if it has locks on all ``components``, and write ids.
+        """Open a transaction with locks on ``components`` and write ids of tables, and return True.
 
-        If a lock would have to wait, the transaction has no locks and no write ids: call :meth:`acquire`, and then
-        allocate write ids. ``begun`` is called with the transaction. One round trip, or two if open transactions must
-        be counted.
+        If a lock would have to wait, the transaction has no locks and no write ids, and the result is False: call
+        :meth:`acquire`, and then allocate write ids. ``begun`` is called with the transaction. One round trip, or two
+        if open transactions must be counted.
 
         Raises:
             TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -195,7 +196,7 @@ class LockManager:
         host: str | None = None,
         agent_info: str | None = None,
     ) -> LockRequest:
-        """Return a request for :meth:`acquire_together`, with the arguments of :meth:`acquire`. Nothing is locked.
+        """Return a lock request for :meth:`acquire_together`, from arguments of :meth:`acquire`. Nothing is locked.
 
         Raises:
             InvalidLockRequestError: there are no components, or a transaction's component has no operation.
@@ -231,7 +232,8 @@ class LockManager:
         """Commit ``changes`` without waiting for locks, and return the id of the committed transaction.
 
         One database transaction makes the changes, and checks at its end whether locks on ``components`` could be
-        granted. If not, nothing is changed and the result is None: open a transaction and call :meth:`acquire`.
+        granted. If they could not, the changes are rolled back, and the result is None. The caller must then open a
+        transaction and call :meth:`acquire`.
 
         Raises:
             StoreUnavailableError: nothing was applied. If the connection is lost, the outcome is looked up first.
@@ -296,8 +298,8 @@ class LockManager:
     ) -> list[LockInfo]:
         """Return the locks of a database, table, partition, transaction or request, or all locks. One round trip.
 
-        Acquired locks come first; locks are sorted by strictness and id. ``model.locks.show_row`` converts a lock to a
-        line of SHOW LOCKS.
+        Acquired locks come before waiting ones. Each group is sorted by strictness and id. ``model.locks.show_row``
+        converts a lock to a line of SHOW LOCKS.
         """
         query = select_locks()
         if database is not None:
@@ -448,7 +450,7 @@ class LockManager:
 
 
 class _NotGrantedError(Exception):
-    """Error: a request would have to wait, but must not wait. It is rolled back."""
+    """Error: a request would have to wait, but must not wait, so its database transaction is rolled back."""
 
     def __init__(self, response: LockResponse) -> None:
         super().__init__(response.message)

@@ -23,9 +23,10 @@ BRANCHES = 20
 
 
 class Reach(enum.IntEnum):
-    """The place of another lock, relative to the object of a requested lock.
+    """The relation of the object of an existing lock to the object of a requested lock.
 
-    The other lock is on this object or on an object that contains it, or it is in this table or in this database.
+    ``AT_OR_ABOVE``: the existing lock is on the same object or on an object that contains it. ``IN_TABLE`` and
+    ``IN_DATABASE``: the existing lock is on the requested table or database, or on an object in it.
     """
 
     AT_OR_ABOVE = 1
@@ -41,11 +42,11 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """Return the first component that must wait, and the lock that blocks it, or None if all can be granted.
+    """Return the first component that must wait and the lock that blocks it, or None if all can be granted.
 
-    If the request is already in the queue, ``before`` is its id. A transaction does not wait for its own locks. One
-    round trip, or two if the request is blocked. The queries read only locks that overlap the request and have a type
-    that can block it.
+    ``before`` is the id of the request if it is already in the queue. A transaction does not wait for its own locks.
+    One round trip, or two if the request is blocked. The queries read only the locks that overlap the request and have
+    a type that can block it.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
     queries = [
@@ -88,8 +89,8 @@ def _conditions(
 def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
     """Return the query for the locks that satisfy a condition.
 
-    In a table or database, locks of one request with the same type and state block equally. The query returns one of
-    these locks for each table.
+    Several locks of one request in one table, with the same type and state, block in the same way. For ``IN_TABLE`` and
+    ``IN_DATABASE`` the query returns only the first of them.
     """
     if reach is Reach.AT_OR_ABOVE:
         return select(locks).where(condition)

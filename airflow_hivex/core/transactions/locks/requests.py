@@ -61,10 +61,10 @@ def check_request(
     new_tables: bool,
     may_be_missing: bool = False,
 ) -> Mapping[tuple[str, str], int]:
-    """Return the transactional tables of a request, as a dict from (database, name) to id. One round trip.
+    """Check a request, and return its transactional tables as a dict from (database, name) to id. One round trip.
 
-    The transaction stays open until the caller's database transaction ends. With ``may_be_missing`` it is not checked
-    whether the objects exist. :func:`note_locks_of` records the writes to such an object when it is created.
+    The check keeps the transaction open until the caller's database transaction ends. With ``may_be_missing`` the
+    objects need not exist. When a missing table is created, :func:`note_locks_of` records the writes to it.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or table does not exist, and ``may_be_missing`` is false.
@@ -110,7 +110,7 @@ def note_components(
 
 
 def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
-    """Record the writes of those transactions that have requested locks on the name of a new table. One round trip."""
+    """Record the writes of transactions that have requested locks on a table before it was created. One round trip."""
     letters = {number.value: operation.value for number, operation in _OPERATIONS.items()}
     held = select(
         locks.c.txn_id,
@@ -129,10 +129,10 @@ def note_locks_of(connection: Connection, table_id: int, database: str, table: s
 def writes_of_request(
     components: Iterable[LockComponent],
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
-    """Return the distinct writes of a request, as (database and table, partition, operation).
+    """Return the distinct writes of a request, as ((database, table), partition, operation).
 
-    All writes to unknown partitions of a table become one write to the table. Its operation is UPDATE unless all of
-    them are inserts.
+    If the partitions of several writes to a table are unknown, they become one write to the table. Its operation is
+    INSERT if all of these writes are inserts, or else UPDATE.
     """
     noted: dict[tuple[tuple[str, str], str | None, Operation], None] = {}
     dynamic: dict[tuple[str, str], Operation] = {}

@@ -35,9 +35,9 @@ from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.store.schema.base import partition_from_column
 
 CHANNEL = "hivex_locks"
-"""The PostgreSQL channel on which released requests are announced.
+"""The PostgreSQL channel on which removed lock requests are announced.
 
-A notification has the ids of requests, separated by commas. An empty notification stands for any request.
+A notification has the ids of the removed requests, separated by commas. If it is empty, any request may be removed.
 """
 
 # PostgreSQL takes payloads up to 8,000 bytes.
@@ -72,7 +72,7 @@ _FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 HELD_BY_TXNS = PreparedForIds(
     lambda ids: select(locks.c.txn_id, locks.c.lock_id, locks.c.state).where(locks.c.txn_id.in_(ids)).with_for_update()
 )
-"""The query for the transaction id, request id and state of each lock of transactions. It also locks these rows."""
+"""The query for the transaction id, request id and state of each lock of transactions. It locks the rows, too."""
 _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
 
 
@@ -99,7 +99,7 @@ HAS_WAITING = select(locks.c.lock_id).where(_OF_TXN, _IS_WAITING).exists()
 
 
 def releasing_if_committed(txn_id: int) -> list[Call]:
-    """Return the calls that release the locks of a transaction if it has committed. It has no waiting locks."""
+    """Return the calls that release the locks of a transaction if it has committed. No lock of it may be waiting."""
     return [_TELL_OF_TXN(txn_id=txn_id), _DELETE_OF_TXN(txn_id=txn_id)]
 
 
@@ -165,7 +165,7 @@ def releasing(held: Rows) -> list[Call]:
 def unlocking(lock_id: int) -> tuple[Call, ...]:
     """Return the calls that delete a request's locks if the request has no transaction or still waits.
 
-    The answer to the first call has the transaction and state of each lock before.
+    The answer to the first call has the transaction id and state of each lock of the request before the deletion.
     """
     return (
         _FIND_REQUEST(lock_id=lock_id),

@@ -51,7 +51,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A request that waits for its locks. ``wanted`` names the locks in messages."""
+    """A request that waits for its locks. ``wanted`` names the requested objects in messages."""
 
     lock_id: int
     txn_id: int | None
@@ -75,11 +75,10 @@ class LockWaiter:
         self._matrix = matrix
         self._monotonic = monotonic
         self.while_waiting: Callable[[], object] | None = None
-        """A function that is called repeatedly while a request waits, since the owner of the blocking lock may be dead.
-        """
+        """A function that is called repeatedly while a request waits. It removes locks of dead clients."""
 
     def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
-        """Wait until a request is granted, and return the response. ``check`` checks the request again.
+        """Wait until a request is granted, and return the response. ``check`` tries to grant the request.
 
         Raises:
             LockTimeoutError: the time limit is reached.
@@ -135,7 +134,9 @@ class LockWaiter:
             raise
 
     def break_deadlock(self, txn_id: int | None) -> bool:
-        """Return whether the transaction is in a circle of waiting transactions, and abort the youngest one of them.
+        """Abort the youngest transaction of a circle of waiting transactions that contains ``txn_id``.
+
+        Return True if such a circle existed.
 
         Raises:
             DeadlockError: ``txn_id`` was the youngest transaction, and is aborted.
@@ -156,7 +157,7 @@ class LockWaiter:
         return True
 
     def patience_s(self) -> float:
-        """Return the seconds that a request waits by default, computed from ``hive.lock.numretries`` and the pauses."""
+        """Return the longest time in seconds that a request waits by default, from the settings ``hive.lock.*``."""
         left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
         pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
         while left and pause_s < longest_s:
@@ -176,10 +177,10 @@ class LockWaiter:
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
-        """Return whether a lock still exists. If so, its end will be announced to listeners.
+        """Return whether a lock still exists. If so, listeners will get a notification of its deletion.
 
-        The owner may be deleting the lock without having seen the waiting request. Then this method waits for the
-        owner's commit, and returns False.
+        The owner may just be deleting the lock without having seen the waiting request, and then sends no notification.
+        In this case the method waits for the owner's commit, and returns False.
         """
         query = (
             select(locks.c.lock_id)
@@ -234,8 +235,9 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
     """Return a shortest circle of waiting transactions that contains ``txn_id``, or an empty tuple.
 
     A request waits for each earlier lock, acquired or waiting, whose type conflicts with its own. It does not wait if
-    its transaction holds a lock that allows as much. One round trip if no later request waits. Otherwise each step of
-    the search takes two more round trips, which read only locks of the transactions that the search has reached.
+    its transaction already holds a lock that is at least as strict. One round trip if no later request waits. Otherwise
+    each step of the search takes two more round trips. They read only locks of the transactions that the search has
+    reached.
     """
     own = select(locks.c.lock_id).where(locks.c.txn_id == txn_id).order_by(locks.c.lock_id).limit(1).scalar_subquery()
     behind = select(_OTHERS.c.lock_id).where(
@@ -250,7 +252,7 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
 
 
 def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[int]) -> Mapping[int, set[int]]:
-    """Return a dict from transaction id to the waiting transactions for which it waits. Two round trips."""
+    """Return a dict from transaction id to the ids of the waiting transactions that it waits for. Two round trips."""
     queue = _Queue(connection, txn_ids)
     queries = [
         select(
@@ -284,7 +286,7 @@ def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[in
 
 
 class _Waiting(NamedTuple):
-    """A component of a waiting request. One component stands for all partitions of a table."""
+    """A component of a waiting request, without its partition, since all partitions of a table need only one check."""
 
     txn_id: int
     lock_id: int
@@ -292,7 +294,7 @@ class _Waiting(NamedTuple):
 
 
 class _Queue:
-    """The requests of waiting transactions, grouped by the place of their locks."""
+    """The requests of waiting transactions, grouped by locked object, by table and by database."""
 
     def __init__(self, connection: Connection, txn_ids: Iterable[int]) -> None:
         held: dict[int, HeldLocks] = defaultdict(HeldLocks)
@@ -322,7 +324,7 @@ class _Queue:
             self._in_database[component.database].add(each)
 
     def that_meet(self, reach: Reach, ahead: LockComponent) -> Iterable[_Waiting]:
-        """Return the waiting requests that overlap a lock, which was found with ``reach``."""
+        """Return the waiting requests that overlap the lock ``ahead``, which the condition for ``reach`` has found."""
         if reach is Reach.IN_TABLE:
             return self._at[ahead.database, ahead.table, None]
         if reach is Reach.IN_DATABASE:
