@@ -87,7 +87,7 @@ class Metastore:
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
         self.partition_events = PartitionEvents(services.store, services.clock)
-        """The marks by which clients of the Hive Metastore endpoint tell other clients that a partition is loaded."""
+        """The marks by which clients of the Hive Metastore endpoint show each other that a partition is loaded."""
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services)

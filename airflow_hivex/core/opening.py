@@ -1,4 +1,7 @@
-"""Opens and checks the clusters and the catalog of a metastore, as its settings and the environment say."""
+"""Functions that open and check the clusters and the catalog of a metastore.
+
+Its settings and the environment decide what is opened.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ _AUTO = "auto"
 
 
 def with_environment(settings: Settings) -> Settings:
-    """Return the settings. If they lack ``hivex.history.retention``, add its value from the environment.
+    """Return the settings, with ``hivex.history.retention`` from the environment if they do not set it.
 
     Raises:
         InvalidSettingError: the value of the environment variable is not valid.

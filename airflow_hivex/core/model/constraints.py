@@ -136,7 +136,7 @@ class Constraints:
         )
 
     def with_parents_in(self, database: str) -> Constraints:
-        """Return the constraints. The parent table of each foreign key has a database, by default ``database``."""
+        """Return the constraints. If a foreign key names its parent table without a database, ``database`` is added."""
         keys = {
             name: key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
             for name, key in self.keys.items()
@@ -144,14 +144,17 @@ class Constraints:
         return replace(self, keys=keys)
 
     def renamed(self, column: str, name: str) -> Constraints:
-        """Return the constraints with the new name of a renamed column. No check may use the column."""
+        """Return the constraints with the new name of a renamed column. The caller refuses a column that a CHECK uses.
+
+        The columns of keys are renamed, too.
+        """
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}
         not_null = tuple(name if each == column else each for each in self.not_null)
         keys = {each: key.renamed(column, name) for each, key in self.keys.items()}
         return Constraints(defaults, not_null, self.checks, keys)
 
     def without_columns(self, columns: Iterable[str]) -> Constraints:
-        """Return the constraints without dropped columns. No check may use these columns.
+        """Return the constraints without those of dropped columns. The caller refuses columns that a CHECK uses.
 
         A key is dropped if one of its columns is dropped.
         """

@@ -16,7 +16,10 @@ from airflow_hivex.core.errors import InvalidObjectError, NotEnoughHistoryError
 from airflow_hivex.core.model.write_ids import RangeResponse
 
 FIRST_COMPACTION = -(2**63)
-"""The write id of the base from a first compaction of a converted table. Every snapshot can read this base."""
+"""The write id of the base that the first compaction makes after a table became transactional.
+
+Every snapshot can read this base.
+"""
 
 MAX_STATEMENT_ID = 4095
 """The highest statement id that fits the bucket property (docs/reference/directories.md, "Bucket property")."""
@@ -43,7 +46,7 @@ class DirectoryKind(enum.Enum):
 class AcidDirectory:
     """A base or delta directory. A base spans the write ids from 0.
 
-    ``visibility_txn_id`` is 0 for a name without suffix.
+    ``visibility_txn_id`` is the transaction of the compaction that made the directory (suffix ``_v``), or 0.
     """
 
     name: str
@@ -62,12 +65,12 @@ class AcidDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """The names of directories of a table or partition, as a snapshot sees them.
+    """The directories of a table or partition, by name: which of them a snapshot reads, and which it does not.
 
-    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. Other
-    directories replace the ``obsolete`` ones. ``aborted`` directories have only aborted writes. ``partial`` are deltas
-    in which the snapshot must not see all write ids, so their rows need a filter. ``has_uncompacted_aborts`` is true if
-    a delta has both aborted and other write ids.
+    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. The
+    ``obsolete`` directories are replaced by other directories. ``aborted`` directories have only aborted writes.
+    ``partial`` are deltas with write ids that the snapshot must not see, so their rows need a filter.
+    ``has_uncompacted_aborts`` is true if a delta has both aborted and other write ids.
     """
 
     base: str | None
@@ -103,7 +106,7 @@ class VisibleIds(Protocol):
         """Return whether all, some or none of the ids are aborted."""
 
     def is_base_valid(self, id: int) -> bool:
-        """Return whether a compacted base of this id is usable."""
+        """Return whether a base that was compacted up to this id has only rows that the list may see."""
 
 
 def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
@@ -192,7 +195,7 @@ def directory_state(
 
     Args:
         names: the entries of the directory.
-        valid_write_ids: the snapshot of the table, of a reader or a compactor.
+        valid_write_ids: the write ids of the table that the reader or compactor may see.
         valid_txns: the visible transactions. They decide whether the result of a compaction is visible.
         compacted_bases: names of bases without a visibility suffix whose ``_metadata_acid`` says
             that a compaction made them.
@@ -214,7 +217,10 @@ def directory_state(
 
 
 class _Choice:
-    """Classifies directories, then chooses. Comments have the rule numbers of docs/reference/directories.md."""
+    """The choice of the directories that a snapshot reads, after all directories were offered one by one.
+
+    Comments have the rule numbers of docs/reference/directories.md.
+    """
 
     def __init__(self, write_ids: VisibleIds, txns: VisibleIds, compacted_bases: frozenset[str]) -> None:
         self.write_ids = write_ids

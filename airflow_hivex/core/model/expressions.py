@@ -43,7 +43,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a Spark function; ``name`` is in lower case. The name of a cast is ``cast`` followed by the type."""
+    """A call of a Spark function, whose name is in lower case. The name of a cast is ``cast`` followed by the type."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -65,7 +65,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
     """Return the value of a column as functions get it. The keys of ``values`` and ``types`` are in lower case.
 
     Raises:
-        UndecidedError: the value or the type is not known, or Spark's settings decide on the value (CHAR).
+        UndecidedError: the value or the type is not known, or the value depends on Spark's settings (type CHAR).
     """
     name = column.name.lower()
     if name not in values:

@@ -19,7 +19,7 @@ _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "zlib", "snappy", "lz4", "zstd"),
     "parquet": ("none", "uncompressed", "gzip", "snappy", "lz4", "lz4_raw", "zstd"),
 }
-"""The supported compressions, as a dict from format. For ORC, ``job.orc_tail`` must be able to edit the file tail."""
+"""A dict from format to supported compressions. Those of ORC are the ones that ``job.orc_tail`` can read and write."""
 
 _COMPRESSION_PROPERTIES = {"orc": "orc.compress", "parquet": "parquet.compression"}
 
@@ -40,10 +40,9 @@ def is_file_property(name: str) -> bool:
 
 
 def file_options(format: str, properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a writer of ``format``.
+    """Return the options of a writer of files in ``format``: the ``options``, and the table's ``properties`` for it.
 
-    These are the options of the data source, and the properties of the table for the format. The names of the
-    properties are in lower case.
+    Such a property begins with the name of the format, as in ``orc.compress``. The result has it in lower case.
     """
     own = {name.lower(): value for name, value in properties.items() if name.lower().startswith(f"{format}.")}
     return own | dict(options)

@@ -60,7 +60,7 @@ def own_text(argument: Typed) -> str:
 
 
 def ascii_of(argument: Typed) -> str:
-    """Return the text of an argument that has only letters of ASCII."""
+    """Return the text of an argument that has only ASCII characters."""
     # Java and Python change the case of other letters differently.
     text = own_text(argument)
     if not text.isascii():
@@ -95,14 +95,14 @@ def date_of(argument: Typed) -> date:
 
 
 def as_string(value: str) -> Typed:
-    """Return a text as a result, if it is not longer than :data:`LONGEST_TEXT`."""
+    """Return a text with its type. A text that is longer than :data:`LONGEST_TEXT` is undecided."""
     if len(value) > LONGEST_TEXT:
         raise UndecidedError
     return Typed(value, "string")
 
 
 def as_number(value: int, type: str = "int") -> Typed:
-    """Return a whole number as a result, if it is in the range of its type."""
+    """Return a whole number with its type. A number outside of the type's range is undecided."""
     bound = 1 << BITS[type]
     if not -bound <= value < bound:
         raise UndecidedError

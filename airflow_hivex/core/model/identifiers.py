@@ -93,11 +93,11 @@ class PlacedName(str):
 
 
 _SOURCE, _FRAME = "source ", "frame "
-"""The prefixes of names of sources and DataFrames. They have a space, which no table name has."""
+"""The prefixes of :func:`source_name` and :func:`frame_name`. They have a space, which no table name has."""
 
 
 def source_name(number: int) -> str:
-    """Return the name by which the INSERTs of a multi-table INSERT read one of its sources."""
+    """Return the name by which the INSERTs of a multi-table INSERT read a sub-query that all of them share."""
     return f"{_SOURCE}{number}"
 
 
@@ -117,5 +117,5 @@ def is_frame(table: TableName) -> bool:
 
 
 def is_stored(table: TableName) -> bool:
-    """Return whether a name belongs to a table, view or link, and not to a source or DataFrame."""
+    """Return whether a name belongs to a table, view or link, and not to a DataFrame or a shared sub-query."""
     return not is_source(table) and not is_frame(table)

@@ -12,7 +12,7 @@ TEXT_CONF: Mapping[str, str] = {
     # orc.`/some/path` reads no file.
     "spark.sql.runSQLOnFiles": "false",
 }
-"""The settings that differ from Spark's defaults."""
+"""The settings for the meaning of statement texts that differ from Spark's defaults."""
 
 TEXT_DEFAULTS = frozenset(
     {
@@ -33,7 +33,7 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
     }
 )
-"""The settings that keep Spark's default on every cluster."""
+"""The settings for the meaning of statement texts that keep Spark's default on every cluster."""
 
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
@@ -69,4 +69,4 @@ FIXED_CONF = {
 """The part of the configuration of every job that no cluster can override."""
 
 RELIED_ON = frozenset({*FIXED_CONF, *TEXT_DEFAULTS, NESTED_PUSHDOWN, EXCLUDED_RULES, _MOST_TASKS})
-"""The settings that a session does not change."""
+"""The settings that SET refuses to change, because jobs rely on them."""

@@ -64,8 +64,8 @@ class Link:
 
     ``source`` is the current name of the table that the link shows, and ``source_id`` is the id of this table. A static
     link shows only the partitions ``shown``. A dynamic link also shows each partition with an id above
-    ``after_partition_id``, except the partitions ``hidden``. If partitions were not read, ``shown`` and ``hidden`` are
-    empty.
+    ``after_partition_id``, except the partitions ``hidden``. ``shown`` and ``hidden`` are empty if the link was read
+    from the catalog without its partitions.
     """
 
     id: int

@@ -1,6 +1,6 @@
-"""Locks: types, levels, the rules by which they meet and wait, and the locks of each kind of statement.
+"""Locks: types, levels, the rules by which they conflict and wait, and the locks of each kind of statement.
 
-Pure rules. The held locks are in the metastore database; see ``transactions.locks``.
+This module has only rules. The held locks are in the metastore database; see ``transactions.locks``.
 Source: docs/reference/locks.md (Hive AcidUtils).
 """
 
@@ -154,7 +154,7 @@ def _normalise_partition(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """A stored lock: its request, its number in the request, its owner, and the lock for which it waits."""
+    """A stored lock: the id of its request, its number in the request, its owner, and the lock for which it waits."""
 
     lock_id: int
     internal_id: int
@@ -197,7 +197,10 @@ class LockResponse:
 
 
 class LockAction(enum.Enum):
-    """The action of a request when it is compared with an earlier lock."""
+    """The result of comparing a lock request with one earlier lock.
+
+    The request is granted, is compared with the next earlier lock, or waits.
+    """
 
     GRANT = "grant"
     KEEP_LOOKING = "keep looking"
@@ -206,11 +209,12 @@ class LockAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockMatrix:
-    """The actions for all types of requests, and for earlier locks of all types and states.
+    """The rules of one release of Hive for a lock request that is compared with earlier locks.
 
-    ``strictest_first`` decides the order in which a request is compared with earlier locks. Hive 4 uses the order of
-    the requests. Older releases (true) begin with the strictest waiting lock, and end with the weakest acquired lock.
-    ``exclusive`` has the types that count as EXCLUSIVE in the exceptions for locks on databases.
+    ``actions`` is a dict from the type of the request, and the type and state of an earlier lock, to the action.
+    ``strictest_first`` decides the order of the comparisons. Hive 4 (false) compares in the order of the requests.
+    Older releases (true) begin with the strictest waiting lock, and end with the weakest acquired lock. ``exclusive``
+    has the types that count as EXCLUSIVE in the exceptions for locks on databases.
     """
 
     name: str
@@ -446,12 +450,15 @@ class StatementLocks:
 
     @property
     def zero_wait_reads(self) -> bool:
-        """Return whether a read that would have to wait is refused at once (docs/reference/locks.md, "Queue")."""
+        """Return whether a read is refused at once if it would have to wait (docs/reference/locks.md, "Queue")."""
         return not (self._exclusive_overwrites and self._exclusive_writes)
 
     @property
     def exclusive_ctas(self) -> bool:
-        """Return whether a second CREATE TABLE AS SELECT of a name is refused (docs/reference/locks.md, "Queue")."""
+        """Return whether a CREATE TABLE AS SELECT is refused while another one makes a table of the same name.
+
+        Source: docs/reference/locks.md, "Queue".
+        """
         return self._exclusive_ctas
 
     def read(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
@@ -462,9 +469,9 @@ class StatementLocks:
         return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
 
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """Return the locks of INSERT INTO. Without ``partition`` each row decides its partition (dynamic).
+        """Return the locks of INSERT INTO. Without ``partition`` the values of each row decide its partition (dynamic).
 
-        A writer locks an external table, whatever the value of ``hive.txn.ext.locking.enabled`` is.
+        An external table is locked, too, whatever the value of ``hive.txn.ext.locking.enabled`` is.
         """
         shared = self._exclusive_writes and not self._lockless_reads
         lock_type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
@@ -484,7 +491,7 @@ class StatementLocks:
         """Return the locks of UPDATE, DELETE or MERGE on the target.
 
         ``operations`` are the operations of the statement on rows. ``partitions`` are the partitions of the changed
-        rows; None means that each row decides its partition (dynamic). A MERGE that only inserts has the locks of an
+        rows, or None if they are not known before the statement runs. A MERGE that only inserts has the locks of an
         INSERT.
         """
         operation = next((each for each in _STRONGEST_FIRST if each in operations), DataOperation.INSERT)
@@ -524,7 +531,7 @@ class StatementLocks:
         return [*self.create_table(table.database), exclusive]
 
     def create_link(self, database: str, source: Table) -> list[LockComponent]:
-        """Return the locks of CREATE LINK. Meanwhile no other statement drops the database or the source."""
+        """Return the locks of CREATE LINK. While they are held, no statement drops the database or the source."""
         return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]
 
     def drop_database(self, name: str) -> list[LockComponent]:
@@ -549,7 +556,7 @@ class StatementLocks:
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def merge_schema(self, table: Table) -> list[LockComponent]:
-        """Return the lock of an INSERT that adds columns. Meanwhile no other statement changes the columns.
+        """Return the lock of an INSERT that adds columns. While it is held, no other statement changes the columns.
 
         Readers do not wait, since their snapshots have no row with a value in a new column.
         """

@@ -20,7 +20,10 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 PARTITION_ROW_IDS = "hivex.partition.row.ids"
-"""The table property with the last write id from Hive itself. Hive numbers rows from 0 in each partition."""
+"""The table property with the last write id of an imported table that Hive itself has written.
+
+Row ids of these writes are unique only within a partition, because Hive numbers rows from 0 in each partition.
+"""
 FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
@@ -60,7 +63,7 @@ PURGE = "external.table.purge"
 
 
 class TableType(enum.Enum):
-    """Hive's table types; links are tables whose data lies in another namespace."""
+    """Hive's table types. Links have other types: see :class:`~airflow_hivex.core.model.links.LinkType`."""
 
     MANAGED_TABLE = "MANAGED_TABLE"
     EXTERNAL_TABLE = "EXTERNAL_TABLE"
@@ -121,7 +124,7 @@ class SortColumn:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStorageDescriptor:
-    """One copy: a cluster and the location there, relative to the cluster's file system root.
+    """One copy of a table or partition: a cluster, and the location there, relative to the cluster's root.
 
     ``valid_write_ids`` is the write id list (text form) with which a secondary was registered. It is None for a primary
     and for tables without transactions.
@@ -420,9 +423,9 @@ def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[st
 class Partition:
     """A partition of a table. It has one value per key, as text.
 
-    ``location`` is relative to the file system root of every cluster that has the partition. The primary is the table's
-    primary; ``secondaries`` belong to the partition. ``storage`` is the partition's own storage descriptor, or None if
-    the partition uses the storage descriptor of its table.
+    ``location`` is relative to the file system root of every cluster that has the partition. The partition has the
+    primary cluster of its table; ``secondaries`` are its own secondary copies. ``storage`` is the partition's own
+    storage descriptor, or None if the partition uses the storage descriptor of its table.
     """
 
     database: str

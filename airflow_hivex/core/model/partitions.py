@@ -24,7 +24,10 @@ LONG_FOLDER = (
 """The reason why a partition with too long a folder name is refused."""
 
 MAX_NAME_BYTES = 2000
-"""The largest length of a name in bytes. With the table's name it must fit into 2,704 bytes of PostgreSQL's indexes."""
+"""The largest length of a partition name in bytes. With the table's name it must fit into an index of PostgreSQL.
+
+An entry of such an index has at most 2,704 bytes.
+"""
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
 ESCAPED = {

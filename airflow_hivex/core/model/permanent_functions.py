@@ -86,13 +86,13 @@ def _check_text(what: str, text: str, most: int) -> None:
 _CLASS = "sqlFunction."
 _DATABASE = "catalogAndNamespace.part.1"
 _NUMBER = 3
-"""The number of digits of the number before each part of the JSON."""
+"""The number of digits in the number that comes before each part of the JSON in a resource."""
 _PART = 3900
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """The definition of an SQL function, in the user's texts.
+    """The definition of an SQL function, as texts of its creator.
 
     ``database`` is the current database of its creator, for names without a database. ``returns`` is a type, or the
     columns of a function that returns a table; it is empty if Spark has to find the type. Either ``expression`` or

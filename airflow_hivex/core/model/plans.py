@@ -24,7 +24,7 @@ class WriteIdFilter:
 
 @dataclass(frozen=True, slots=True)
 class OriginalFiles:
-    """Files without metadata columns whose rows are numbered together.
+    """Files without metadata columns whose rows get their row ids in one sequence for each bucket.
 
     ``place`` is the URI of the partition's directory. ``files`` are pairs of a name below ``place`` and a number of
     rows. With ``folder`` the job itself lists the files of this folder below ``place``: in Hive, LOAD DATA moves such
@@ -116,15 +116,15 @@ class Write:
     The query returns ``columns`` by position, then the dynamic partition columns; ``static`` has the text values of the
     static partition columns (None for NULL). With ``by_name`` the query's columns match columns of the same names. With
     ``overwrite`` the directory is ``base_W``, otherwise ``delta_W_W_S``. ``format`` and ``options`` describe the files;
-    the format is ``orc`` in all layouts except ``plain``. ``missing`` are the columns that the column list of an INSERT
-    does not name; they get NULL. ``defaults`` are values in Spark SQL for columns that are not given, ``not_null`` are
-    columns that are never NULL; both have names in lower case. ``batch`` is the lowest and the highest write id of a
-    streaming batch, whose transactions share a delta. ``compacted`` is set for a compaction: the lowest and the highest
-    write id that the compaction covers, and its transaction. With ``is_external`` other programs read the files, so all
-    values are stored in the form that these programs expect. ``condition`` must be true for all inserted rows.
-    ``texts`` are the columns of the query that are constant texts, as in ``Query.texts``. Each of these texts is cast
-    to its column's type. With ``casts`` all values are cast in this way, and invalid values become NULL, as with
-    Spark's store assignment policy LEGACY.
+    the format is ``orc`` in all layouts except ``plain``. ``input_columns`` are the columns that the column list of an
+    INSERT names. ``defaults`` are values in Spark SQL for columns that are not given, ``not_null`` are columns that are
+    never NULL; both have names in lower case. ``batch`` is the lowest and the highest write id of a streaming batch,
+    whose transactions share a delta. ``compacted`` is set for a compaction: the lowest and the highest write id that
+    the compaction covers, and its transaction. With ``is_external`` other programs read the files, so all values are
+    stored in the form that these programs expect. ``condition`` must be true for all inserted rows. ``texts`` are the
+    positions of the query's columns that are constant texts. Each of these texts is cast to its column's type. With
+    ``casts`` all values are cast in this way, and invalid values become NULL, as with Spark's store assignment policy
+    LEGACY.
     """
 
     path: str
@@ -160,7 +160,7 @@ class Write:
 
 
 CLAUSE = "__clause"
-"""The column of a :class:`ChangePart` with the number of the clause that applies to a row, or NULL."""
+"""The column of a :class:`ChangePart` with the number of the clause that applies to a row, or NULL if none applies."""
 SOURCE_ROW = "__source_row"
 """The column that identifies the rows of a MERGE's source."""
 SOURCE_STRUCT = "__source"
@@ -194,7 +194,7 @@ class ChangeRule:
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """A query of rows, and the rules for these rows. Its column ``__clause`` has the number of each row's rule."""
+    """A query of rows, and the rules for these rows. The query's column ``__clause`` has the number of a row's rule."""
 
     sql: str
     rules: tuple[ChangeRule, ...]
@@ -301,7 +301,7 @@ class PlannedCopy:
 
 @dataclass(frozen=True, slots=True)
 class FileCopies:
-    """Files that a job copies to places without files; ``bytes_per_second`` limits all tasks together.
+    """Files that a job copies; ``bytes_per_second`` limits all tasks together. A different file is never replaced.
 
     The result has one row per file: its number, its outcome, its checksum, and the location and text of a problem.
     """
@@ -314,7 +314,7 @@ COPIED = "copied"
 KEPT = "kept"
 """The outcome of a file that already had an equal copy."""
 IN_THE_WAY = "in the way"
-"""The outcome of a file whose place has a different file, which the job does not touch."""
+"""The outcome of a file that is not copied, because a different file has the URI of the copy already."""
 WRONG_SIZE = "wrong size"
 """The outcome of a file whose size differs from its listing; the job makes no copy."""
 FAILED = "failed"

@@ -142,7 +142,7 @@ def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
 
 
 def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
-    """Return the predicate. Each part that reads a column outside of ``names`` (in lower case) becomes Unknown."""
+    """Return the predicate, with Unknown in place of each part that reads a column not in ``names`` (lower case)."""
     match predicate:
         case Unknown():
             return predicate
@@ -170,7 +170,7 @@ def restricts(predicate: Predicate) -> bool:
 
 
 def _may_hold(predicate: Predicate) -> bool:
-    """Return whether a predicate can be true, whatever its unknown parts are. Its negation can then exclude a row."""
+    """Return whether the negation of a predicate can exclude a row, whatever the values of its unknown parts are."""
     match predicate:
         case Unknown():
             return False

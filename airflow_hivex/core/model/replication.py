@@ -25,9 +25,11 @@ class ReplicatedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedTable:
-    """A table of a replication: the directories that the cluster lacked, and the partitions that it has afterwards.
+    """The result of a replication for one table.
 
-    ``valid_write_ids`` is the snapshot of the copy, or None for a view or a table without transactions.
+    ``directories`` are the copied directories, which the cluster lacked. ``partitions`` are the partitions that the
+    cluster has afterwards. ``valid_write_ids`` is the snapshot of the copy, or None for a view or a table without
+    transactions.
     """
 
     table: str
@@ -80,7 +82,7 @@ class CopyStatus:
     ``lag_ms`` is the age of the oldest directory that the copy lacks, since its registration on the primary. It is 0
     for a current copy, and None for the primary or if the age is not known. ``write_id`` is the highest write id of the
     copy, and ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions has
-    no registered directories.
+    no registered directories, so its numbers are 0.
     """
 
     partition: str | None
@@ -97,7 +99,7 @@ class CopyStatus:
 
     @property
     def is_current(self) -> bool:
-        """Return whether current queries can use the copy."""
+        """Return whether the copy has all current data, so that every query can use it."""
         return self.lacking_directories == 0
 
 
@@ -176,7 +178,7 @@ def write_id_spans(lost: Iterable[LostDirectory]) -> tuple[tuple[int, int], ...]
 
 
 class MoveState(enum.Enum):
-    """The state of a move. With the step to SWITCHED all tables change their primary cluster at once."""
+    """The state of a move. When it becomes SWITCHED, all tables change their primary cluster at once."""
 
     COPYING = "copying"
     SWITCHED = "switched"
@@ -245,10 +247,10 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """The progress of a running move. ``round`` is 1 for the first copy, and higher while it catches up.
+    """The progress of a running move. ``round`` is 1 for the first copy, and higher for copies of later writes.
 
     ``bytes_done`` and ``size_bytes`` belong to the table that is being copied. ``bytes_copied`` is the number of bytes
-    of the tables before it.
+    of the tables that were copied before it.
     """
 
     round: int

@@ -24,12 +24,13 @@ Therefore row ids from a rebalance are unique in all versions and partitions, an
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The possible sources of a column ROW__ID in one scope. Tables are positions among the query's references.
+    """The tables and sub-queries of one scope (a SELECT) from which a name ROW__ID may come.
 
-    The scope reads ``tables`` directly. It reads the tables ``through`` by the star of a sub-query; the star has the
-    column only if the table itself has a column of this name. ``named`` is the number of columns with this name in
-    sub-queries. ``others`` are the aliases of the sub-queries without such a column. With ``is_open`` another source
-    may have such a column. With ``is_pivoted`` PIVOT removes the columns.
+    A table is given by its index among the query's table references. The scope reads ``tables`` directly. It reads the
+    tables ``through`` by a sub-query with a star; the star contains the column only if the table itself has a column of
+    this name. ``named`` is the number of columns with this name in sub-queries. ``others`` are the aliases of the
+    sources that are not tables. ``is_open`` means that another source may have such a column, ``is_pivoted`` that PIVOT
+    removes the columns.
     """
 
     tables: tuple[int, ...] = ()
@@ -131,7 +132,7 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
 
 
 def decode_bucket(value: int, max_statement_id: int | None = None) -> BucketProperty:
-    """Return the fields of a bucket property. ``max_statement_id`` must be the one with which it was encoded.
+    """Return the fields of a bucket property. ``max_statement_id`` must be the same as in :func:`encode_bucket`.
 
     Raises:
         ValueError: the version of the property is neither 0 nor 1.

@@ -24,7 +24,7 @@ class TemporaryView:
 class TemporaryTable:
     """A table of one session: its stored database and name, and the namespace in which it was created.
 
-    ``was_closed`` is true if this namespace was closed at that time. No row is then from another namespace.
+    ``was_closed`` is true if this namespace was closed at that time, so that no row can be from another namespace.
     """
 
     stored: QualifiedName
@@ -165,7 +165,7 @@ class SessionObjects:
 
 
 def _names(text: str, name: str) -> bool:
-    """Return whether the name occurs in a text as a whole word, or in quotes."""
+    """Return whether a name occurs in a text as a whole word or in backquotes; both are in lower case."""
     return re.search(rf"(?<!\w){re.escape(name.replace('`', '``'))}(?!\w)", text) is not None
 
 

@@ -16,13 +16,16 @@ QualifiedName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of a database: its incarnation (0 for the first one), and the last opened transaction."""
+    """A point in the history of the metastore database: its incarnation, and the last opened transaction.
+
+    The first incarnation is 0. Each restore from a backup starts another incarnation.
+    """
 
     incarnation: int = 0
     last_txn: int = 0
 
     def continues(self, earlier: History) -> bool:
-        """Return whether this is a later moment of the same incarnation. A restore starts another incarnation."""
+        """Return whether this point is in the same incarnation as the ``earlier`` point, and not before it."""
         return self.incarnation == earlier.incarnation and self.last_txn >= earlier.last_txn
 
 
@@ -68,7 +71,7 @@ class Moment:
     id: int | None = None
 
     def has_settled(self, txn_id: int) -> bool:
-        """Return whether a transaction had ended at the moment."""
+        """Return whether a transaction had ended when the snapshot was taken."""
         return txn_id <= self.valid_txns.high_watermark and txn_id not in self.valid_txns.open_ids
 
 

@@ -1,4 +1,4 @@
-"""Statistics of tables, partitions and columns, and the snapshots for which they are exact. Pure.
+"""Statistics of tables, partitions and columns, and the snapshots for which they are exact. No I/O.
 
 Source: Hive's ColumnStatisticsData has the statistics for each type of column.
 """

@@ -41,7 +41,7 @@ _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_V
 
 
 def normalised(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties. Names that Hive reads in any case are in lower case."""
+    """Return the properties, with lower-case names if Hive ignores the case of these names."""
     return {name.lower() if name.lower() in _IN_LOWER_CASE else name: value for name, value in properties.items()}
 
 

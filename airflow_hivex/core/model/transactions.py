@@ -11,7 +11,7 @@ MAX_STATEMENT_ID = 4095
 
 
 class TxnState(enum.Enum):
-    """The states of transactions, as stored. An open transaction becomes committed or aborted, which is final."""
+    """The states of transactions, with their stored letters. COMMITTED and ABORTED are final."""
 
     OPEN = "o"
     ABORTED = "a"
@@ -19,7 +19,7 @@ class TxnState(enum.Enum):
 
 
 class TxnType(enum.Enum):
-    """The types of transactions, as stored."""
+    """The types of transactions, with their stored numbers."""
 
     DEFAULT = 0
     REPL_CREATED = 1
@@ -31,7 +31,7 @@ class TxnType(enum.Enum):
 
 
 class Operation(enum.Enum):
-    """The operation of a transaction on a table or partition, as stored."""
+    """The operations of a transaction on a table or partition, with their stored letters."""
 
     SELECT = "s"
     INSERT = "i"
@@ -61,7 +61,10 @@ class AbortReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRange:
-    """The result of a heartbeat for a range of transactions: the unknown or committed ids, and the aborted ids."""
+    """The result of a heartbeat for a range of transactions.
+
+    ``no_such`` are the ids that are unknown or committed, ``aborted`` the ids that are aborted.
+    """
 
     no_such: frozenset[int] = frozenset()
     aborted: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Versions of tables: the rows of a table after one of its commits. Pure.
+"""Versions of tables: the rows of a table after one of its commits. No I/O.
 
 A version is named by the write id of its commit. It has the rows after this commit and all earlier commits, in the
 order in which they were recorded; a lower write id may be committed after a higher one.
@@ -82,9 +82,9 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersion:
-    """A row of the record of a table's commits. The rows are in the order of ``id``.
+    """One row of the catalog's record of commits to a table. The record is in the order of ``id``.
 
-    If a row has no write id, versions before it cannot be read.
+    A row without a write id is for a change, such as the drop of a partition, before which no version can be read.
 
     ``columns_before`` are the columns of the table until this commit, if the commit has changed the columns.
     """
@@ -132,9 +132,9 @@ def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdLi
 
 
 def is_beyond(directory: AcidDirectory, later: Sequence[int], columns_txn_id: int | None) -> bool:
-    """Return whether a reader of an earlier version must ignore a base or a compacted directory.
+    """Return whether a reader of an earlier version must ignore a directory, and read those that it has replaced.
 
-    Such a directory has replaced others, and has rows of the sorted write ids ``later``, or the columns after the
+    This is so if a base or a compacted directory has rows of the sorted write ids ``later``, or columns from after the
     change by ``columns_txn_id``. The result is False for deltas of writers, because the write id list decides on them.
     """
     if directory.visibility_txn_id and columns_txn_id is not None and directory.visibility_txn_id > columns_txn_id:
@@ -152,7 +152,7 @@ def _has_any(ids: Sequence[int], low: int, high: int) -> bool:
 
 
 def first_readable(record: Sequence[RecordedVersion], now_ms: int, retention_ms: int) -> int:
-    """Return the index in ``record`` of the oldest version that can be read: the version at the start of the retention.
+    """Return the index in ``record`` of the oldest version that can be read, which was current when retention began.
 
     Without retention only the last version can be read. ``record`` is not empty.
     """
@@ -213,7 +213,7 @@ def version_before(
 
     Raises:
         NoSuchVersionError: the table has never had the named version.
-        VersionExpiredError: the record begins with the named version.
+        VersionExpiredError: the record does not have the version before the named version any more.
     """
     commits = [place for place, each in enumerate(record) if each.write_id is not None]
     time_ms = wanted.time_ms(now_ms)

@@ -1,7 +1,7 @@
 """Snapshots: the transactions, and the write ids of a table, that a reader sees.
 
-A list has a high watermark and exceptions at or below it, each open or aborted. Lists are values. Methods for one id or
-a range take a binary search for any number of exceptions.
+A list has a high watermark and exceptions at or below it, each open or aborted. Lists cannot be changed. Methods for
+one id or a range take a binary search, however many exceptions there are.
 
 Source: docs/reference/snapshots.md.
 """
@@ -36,7 +36,7 @@ class TableMark(NamedTuple):
 
 
 class RangeResponse(enum.Enum):
-    """The result of a method for a range of ids: ALL, SOME or NONE of them."""
+    """The answer to a question about a range of ids: it is true for ALL, SOME or NONE of them."""
 
     NONE = "none"
     SOME = "some"
@@ -294,14 +294,17 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:  # noqa: ARG002
         """Return ALL if all ids up to ``hi`` are committed or aborted, otherwise NONE.
 
-        No directory is compacted in part.
+        The result is never SOME, because no directory is compacted in part.
         """
         return RangeResponse.ALL if self.high_watermark >= hi else RangeResponse.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class ValidCleanerWriteIdList(ValidWriteIdList):
-    """A reader's list that ends at the highest write id of a compaction. The cleaner deletes no directory above it."""
+    """A reader's list whose high watermark is at most the highest write id of a compaction.
+
+    The cleaner deletes no directory above this write id.
+    """
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList, highest_write_id: int) -> Self:
@@ -422,7 +425,7 @@ def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:
-    """Return the comparison of a list with a list that has the same exceptions, and also the exceptions ``extra``."""
+    """Return the result of :func:`compare` for a list and another list with the additional exceptions ``extra``."""
     below = extra[0] - 1
     if shorter_high_watermark != below:
         return _sign(shorter_high_watermark - below)

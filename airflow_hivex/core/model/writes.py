@@ -16,12 +16,12 @@ from airflow_hivex.core.model.transactions import Operation
 class TableWrite:
     """One statement's write to a table: its ids, its cluster, and its operation on existing rows.
 
-    ``partition`` is the partition that the statement names. It is None if each row decides its partition, or if the
-    table has no partitions. ``operation`` is INSERT, or the operation of a statement that changes rows; INSERT
-    OVERWRITE counts as UPDATE. ``batch`` has the first and last write id of a streaming batch, whose transactions share
-    a delta. ``statement`` is the kind of the statement. With ``counts_inserts`` the inserted rows of a MERGE count as
-    changed, too (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the files. It is set only for
-    an external table, which has no write ids.
+    ``partition`` is the partition that the statement names. It is None if the values of each row decide its partition,
+    or if the table has no partitions. ``operation`` is INSERT, or the operation of a statement that changes rows. An
+    INSERT OVERWRITE counts as UPDATE. ``batch`` has the first and last write id of a streaming batch, whose
+    transactions share a delta. ``statement`` is the kind of the statement. With ``counts_inserts`` the inserted rows of
+    a MERGE count as changed, too (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the files. It
+    is set only for an external table, which has no write ids.
     """
 
     txn_id: int
@@ -51,11 +51,14 @@ class TableWrite:
 
     @property
     def staging_name(self) -> str:
-        """Return the hidden directory below the table's folder, to which a job writes first."""
+        """Return the name of the hidden directory, below the table's folder, to which a job writes first."""
         return f"_hivex_{self.token}" if self.token else f"_staging_{self.write_id}_{self.statement_id}"
 
     def partitions(self, written: Collection[WrittenDirectory]) -> frozenset[str | None]:
-        """Return the partitions of written directories, and the named partition. None is a table without partitions."""
+        """Return the partitions of written directories, and the partition that the statement names.
+
+        None stands for a table without partitions.
+        """
         named = () if self.partition is None else (self.partition,)
         return frozenset(named) | {each.partition for each in written}
 
@@ -78,7 +81,9 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """The key of a batch of an application. Batches have rising numbers; each is written to a table only once.
+    """The key of a batch that an application writes: the ids of both. Each batch is written to a table only once.
+
+    The ids of an application's batches must rise.
 
     Raises:
         InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or the batch's id

@@ -132,7 +132,10 @@ class Capacities:
         return found
 
     def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each table. Within a namespace and cluster, the largest is first. See :meth:`show`."""
+        """Return the share of each table, with the arguments of :meth:`show`.
+
+        Within a namespace and cluster, the largest table is first.
+        """
         return self._shares(namespace, cluster, lambda each: each.table)
 
     def by_link(self, namespace: str | None = None, cluster: str | None = None) -> list[LinkedBytes]:
@@ -232,7 +235,10 @@ class Capacities:
         self._store.write(work)
 
     def record(self) -> int:
-        """Record the use of today, once a day; return the number of records. The housekeeper calls this method."""
+        """Record the use of today unless it is recorded already; return the number of new records.
+
+        The housekeeper calls this method.
+        """
         day = self._clock() // _MS_PER_DAY
         h = capacity_history.c
         with self._store.read() as connection:
@@ -306,7 +312,7 @@ def _total(amounts: Amounts) -> int:
 
 
 def _earlier(connection: Connection, today: int) -> dict[tuple[str, str], int]:
-    """Return a dict from namespace and cluster to owned bytes, from the oldest record of the last seven days."""
+    """Return a dict from (namespace, cluster) to the owned bytes in the oldest record of the last seven days."""
     h = capacity_history.c
     query = (
         select(h.database, h.cluster, h.owned_bytes)

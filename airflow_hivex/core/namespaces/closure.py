@@ -56,11 +56,11 @@ _FOREIGN_FUNCTION = "it is a function of another namespace"
 class Dependency:
     """An object of a namespace that depends on an object of another namespace, or on a missing object.
 
-    ``object`` is for example ``a.v``, or the place of a statement. ``kind`` is ``view``, ``function``, ``table`` (its
-    constraints), ``folder`` or ``statement``. ``name`` is the foreign name, and ``reason`` describes the problem.
-    ``create_link`` is the CREATE LINK statement that makes the table available, or None if a link does not help.
-    ``line`` and ``column`` count from 1 in a statement's text. ``namespace`` is the other namespace, or None for a
-    missing object.
+    ``object`` is the object that depends, such as ``a.v``, or the name of a statement. ``kind`` is ``view``,
+    ``function``, ``table`` (for its constraints), ``folder`` or ``statement``. ``name`` is the foreign or missing
+    object, and ``reason`` describes the problem. ``create_link`` is the CREATE LINK statement that makes the table
+    available, or None if a link does not help. ``line`` and ``column`` count from 1 in a statement's text.
+    ``namespace`` is the other namespace, or None for a missing object.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The dependencies of one namespace, and its links (``imports``). A closed namespace has no other dependencies."""
+    """The links of one namespace (``imports``), and its other dependencies, which a closed namespace does not have."""
 
     namespace: str
     dependencies: tuple[Dependency, ...]
@@ -103,7 +103,7 @@ class Closure:
 
 @dataclass(frozen=True, slots=True)
 class NamedStatement:
-    """A text of statements that runs in a namespace, and the name of its place, such as a task.
+    """A text with one or more statements that run in a namespace, and its name, such as that of a task.
 
     ``cluster`` is the pinned cluster, and ``parameters`` are the values of ``:name`` markers. Both decide the route.
     """
@@ -232,7 +232,7 @@ def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
 class _NamesIn:
     """The foreign names in a text, and the calls and folders that may belong to other namespaces.
 
-    Each has its place in the text.
+    Each of them has its line and column in the text.
     """
 
     name: str
@@ -259,7 +259,7 @@ def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
 def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, int] | None) -> None:
     """Add the names in a text to ``names``.
 
-    For the text of an EXECUTE IMMEDIATE, ``place`` is the place of this statement. Otherwise it is None.
+    If EXECUTE IMMEDIATE runs the text, ``place`` is the place of this statement, which all names in the text get.
     """
 
     def at(start: int | None) -> tuple[int, int]:
@@ -297,7 +297,10 @@ _OF_ANY_DATABASE = (
     *(CreateDatabase, DescribeDatabase, UseDatabase),
     *(ShowCapacity, ShowCompactions, ShowLinks, ShowLocks, ShowTables),
 )
-"""Statements that create, enter or list any database. All other statements may name only the current database."""
+"""Statements that may name any database: they create, describe, list or enter it (USE).
+
+All other statements may name only the current database.
+"""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -305,8 +308,9 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
     """Return the names of other namespaces in a statement that runs in ``namespace``, sorted by place.
 
-    At the same place, an output comes first. These names are not foreign: names in the database of the namespace
-    itself, the table that CREATE LINK names, and a database that a statement creates, lists or enters.
+    If an object is both read and written at a place, the write comes first. These names are not foreign: names in the
+    database of the namespace itself, the table that CREATE LINK names, and a database that a statement creates,
+    describes, lists or enters.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -362,13 +366,16 @@ def foreign_call_error(
 
 
 def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:
-    """Return the use of a table by a statement that names only this table."""
+    """Return the name of a table as a used object, with its place in the text of the statement."""
     start, end = name.span or (None, None)
     return UsedObject(ObjectKind.TABLE, role, name.name, name.database, name.namespace, start, end)
 
 
 def link_of(table: str, database: str, namespace: str | None) -> str:
-    """Return the name of a link to a table. For a link of another namespace, the new link has the same source."""
+    """Return the name of a link to a table of ``database``.
+
+    If ``namespace`` is given, ``table@namespace`` is a link itself. The returned link then has the same source.
+    """
     return f"{quoted(table)}@{quoted(namespace or database)}"
 
 

@@ -1,4 +1,4 @@
-"""The names of objects in the definitions of views, functions, tables and temporary views. Pure.
+"""The names of objects in the definitions of views, functions, tables and temporary views. No I/O.
 
 All rules of namespaces use these names, so that the rules agree.
 """
@@ -73,7 +73,8 @@ class Definition:
 def view_definition(view: Table) -> Definition:
     """Return the names in the query of a view.
 
-    Spark reads its own views by their original text, and views of other clients by the expanded text.
+    Spark reads its own views by their original text, and views of other clients by the expanded text. For a view of
+    Spark, the result has the names in both texts.
 
     Raises:
         InvalidObjectError: a text cannot be read.
@@ -93,7 +94,8 @@ def temporary_view_definition(
 ) -> Definition:
     """Return the names in a temporary view, which follows the rules of the current namespace.
 
-    Temporary views that it reads have no database. ``temporary`` are the stored names of the session's tables.
+    In the result, a temporary view has no database. ``temporary`` are the stored names of the session's temporary
+    tables.
     """
     query = query_of(view.text)
     tables = tuple(each.table for each in query.references)

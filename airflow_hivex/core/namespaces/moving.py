@@ -174,7 +174,7 @@ def _stays_behind(linked: LinkedTable, cluster: str) -> MoveBlocker:
 
 
 def _copies_apart(connection: Connection, found: Iterable[StoredTable], cluster: str) -> Iterator[MoveBlocker]:
-    """Yield a blocker for each managed table whose copy on the target has partitions in several folders."""
+    """Yield a blocker for each managed table whose copy on the target has a partition outside of the copy's folder."""
     s = cluster_storage_descriptors.c
     managed = {each.id: each for each in found if not each.is_external and each.is_partitioned}
     query = (
@@ -340,10 +340,10 @@ def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
 def leave_copies(
     connection: Connection, move: NamespaceMove, before: Collection[tuple[int, str]], now_ms: int, grace_ms: int
 ) -> None:
-    """Replace the records of a move by records of the copies that remain on the previous clusters after the switch.
+    """Replace the records of a move after the switch: record the copies that remain on the previous primary clusters.
 
-    ``before`` has the id and the previous primary cluster of each table. With ``keeps_copies`` of the move, there are
-    no new records, and these copies stay.
+    These copies are withdrawn after ``grace_ms``. ``before`` has the id and the previous primary cluster of each table.
+    If the move has ``keeps_copies``, there are no new records, and the copies stay.
     """
     later(connection, delete(moved_copies).where(_C.move_id == move.id))
     rows = [
@@ -364,7 +364,7 @@ def leave_copies(
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
     """Mark the new copies of a cancelled move for withdrawal, unless ``keeps_copies`` is set.
 
-    A copy is not new if the cluster had a copy of the table before the move.
+    A copy is new if the cluster had no copy of the table before the move.
     """
     of_move = _C.move_id == move.id
     kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)

@@ -41,7 +41,7 @@ class Namespaces:
             return closed_namespaces.is_closed(connection, namespace)
 
     def check_view(self, view: Table) -> None:
-        """Refuse a view if its namespace is closed and its query names a foreign object. At most two round trips.
+        """Refuse a view whose query names a foreign object, if its namespace is closed. At most two round trips.
 
         Raises:
             ForeignNameError: the query names an object of another namespace.
@@ -56,7 +56,7 @@ class Namespaces:
         self._refuse_foreign(view_definition(view))
 
     def check_function(self, function: PermanentFunction) -> None:
-        """Refuse an SQL function if its namespace is closed and it names a foreign object. At most two round trips.
+        """Refuse an SQL function that names a foreign object, if its namespace is closed. At most two round trips.
 
         Raises:
             ForeignNameError: the function names an object of another namespace.
