@@ -6,7 +6,7 @@ runs each of them. A later run takes further compactions. After the compactions,
 files of aborted transactions, even if a compaction has failed. `report` ends the run, and fails if an earlier task has
 failed.
 
-Each task can be killed, retried and run in parallel with others: queries return the same rows before, during and after.
+Each task can be killed, retried and run in parallel with others. Compactions never change the rows that queries return.
 
 The tasks `compact` run in the Airflow pool `airflow_pool`. Its default is the pool that the environment variable
 `HIVEX_COMPACTION_AIRFLOW_POOL` names, or else `default_pool`. Make a small pool, so that other tasks have slots, too:
@@ -39,7 +39,7 @@ CONNECTION = "{{ params.hivex_conn_id }}"
 
 @task
 def find_waiting() -> list[int]:
-    """Return the ids of compactions that wait for workers of the pool, at most ``entries``, the oldest first."""
+    """Return the ids of up to ``entries`` compactions that wait for workers of the pool, the oldest first."""
     params = get_current_context()["params"]
     queue = WarehouseHook(params["hivex_conn_id"]).get_metastore().compactor.queue
     found = queue.waiting(params["pool"], limit=params["entries"])

@@ -2,7 +2,7 @@
 
 The housekeeper ends transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout`. It also deletes
 the files of their writes, and removes unused records, so that the metastore stays small. A statement that waits for a
-lock also ends such transactions, so that it does not wait for ever if this DAG does not run.
+lock also ends such transactions, so it need not wait for a run of this DAG.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
-    """Return (database, table) of ``table`` or ``database.table``. The default is the database of the connection.
+    """Return (database, table) for ``table`` or ``database.table``. The connection has the default database.
 
     :raises StatementSyntaxError: the text is not a valid name
-    :raises InvalidOperationError: the name is the name of a link
+    :raises InvalidOperationError: the text names a link
     """
     from airflow_hivex.core.parser.reader import read_table_name
 
@@ -29,7 +29,7 @@ def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
 
 
 def describe_compaction(entry: Compaction) -> dict[str, Any]:
-    """Return a compaction of the queue or of the history as the result of a task."""
+    """Return the result of a task for a compaction, which may be in the queue or in the history."""
     return {
         "compaction_id": entry.id,
         "table": f"{entry.database}.{entry.table}",
@@ -44,7 +44,7 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
     """Return the outcome of one cleaning task, with the numbers of deleted and remaining directories and files.
 
-    Only the log has the names of the directories and files, because there may be many.
+    The names of the directories and files are only in the log, because there may be many.
     """
     return {
         "compaction_id": task.compaction_id,
@@ -61,7 +61,7 @@ def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
 def as_whole_number(name: str, value: object) -> int:
     """Return an argument of a task as a whole number, 1 or more.
 
-    :raises AirflowFailException: the argument is not such a number
+    :raises AirflowFailException: the argument is not a whole number, or less than 1
     """
     text = str(value).strip()
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < 1:

@@ -41,7 +41,8 @@ DIALECTS = {
 class Configuration:
     """The address of a metastore, and the options for opening it.
 
-    ``clusters`` is a mapping, a JSON text or the path of a file, or None for one local cluster next to SQLite's file.
+    ``clusters`` is a mapping, a JSON text or the path of a file. None means one local cluster, whose folder is next to
+    the database file of SQLite.
     """
 
     url: str = field(repr=False)
@@ -60,7 +61,7 @@ class Configuration:
 
     @property
     def key(self) -> str:
-        """Return a text that is equal for two configurations that open the same metastore."""
+        """Return a text that is equal for all configurations that open the same metastore with the same options."""
         return json.dumps([self.url, self.clusters, self.default_cluster, self.settings], sort_keys=True, default=str)
 
 

@@ -88,7 +88,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     # -- PEP 249 ---------------------------------------------------------------
 
     def get_conn(self) -> Connection:
-        """Return a connection of PEP 249 over a new session. The caller must close the connection.
+        """Return a new connection (PEP 249) with its own session. The caller must close the connection.
 
         :raises HivexError: the warehouse cannot be opened, or does not have the database or the cluster
         """
@@ -215,7 +215,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @cached_property
     def dialect(self) -> HivexDialect:
-        """Return the rules by which SQL is written."""
+        """Return the dialect: the rules by which operators of common.sql write SQL."""
         return HivexDialect(self)
 
     @property
@@ -376,7 +376,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
-    """Return the parameters of each statement. From a mapping, a statement gets only the values of its own markers."""
+    """Return the parameters of each statement. From a mapping, each statement gets the values of its own markers."""
     from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.parser.lexer.substitution import share_parameters
 
@@ -407,7 +407,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class HivexDialect(Dialect):
-    """The rules by which SQL is written: names in backquotes, ``?`` markers, and tables without primary keys."""
+    """The rules by which operators of common.sql write SQL: names in backquotes, ``?`` markers, no primary keys."""
 
     hook: HivexHook
 

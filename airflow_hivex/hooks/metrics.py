@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def read_metrics(metastore: Metastore) -> dict[str, float]:
-    """Return a dict from the name of each gauge to its number in a metastore. The call takes about ten round trips."""
+    """Return a dict from gauge name to its current number in a metastore. The call takes about ten round trips."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.model.compaction import CompactionState
     from airflow_hivex.core.model.locks import LockState
@@ -47,7 +47,7 @@ def read_metrics(metastore: Metastore) -> dict[str, float]:
 
 
 def send_metrics(metastore: Metastore) -> None:
-    """Send the numbers of a metastore, unless Airflow's option ``[hivex] metrics`` is false. Log a failure."""
+    """Send the gauges of a metastore to Airflow's metrics, unless ``[hivex] metrics`` is false. Log a failure."""
     if not conf.getboolean("hivex", "metrics", fallback=True):
         return
     from airflow.sdk.observability import stats
@@ -65,7 +65,7 @@ PREFIX = "hivex"
 
 
 class Gauge(NamedTuple):
-    """A gauge. Words in angle brackets stand for names, such as the name of a cluster."""
+    """The name, unit and meaning of a gauge. A word in angle brackets stands for a name, such as that of a cluster."""
 
     name: str
     unit: str

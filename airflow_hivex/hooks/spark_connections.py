@@ -40,7 +40,7 @@ _MASTER = re.compile(r"local(?:\[.*\])?|yarn|(?:spark|k8s|sc)://.+")
 
 
 def register() -> None:
-    """Allow, in this process, that the job tracker of a cluster is the id of a connection."""
+    """Make this process accept the id of an Airflow connection as the job tracker of a cluster."""
     from airflow_hivex.core.model.clusters import JobTrackerKind
     from airflow_hivex.core.runners.registry import register_runner
 

@@ -26,19 +26,19 @@ def agent_info(context: Context) -> str:
 
 
 def agent_info_of_try(context: Context, try_number: int) -> str:
-    """Return the name of another try of the task as the owner of transactions, as :func:`agent_info` does."""
+    """Return the name of any try of the task as the owner of transactions, in the form of :func:`agent_info`."""
     ti = context["ti"]
     return agent_of(ti.dag_id, ti.task_id, ti.map_index, ti.run_id, try_number)
 
 
 def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_number: int) -> str:
-    """Return the name of a try as the owner of transactions, as :func:`agent_info`, from the key of a task instance."""
+    """Return the name of any task's try as the owner of transactions, in the form of :func:`agent_info`."""
     mapped = f"[{map_index}]" if map_index is not None and map_index >= 0 else ""
     return f"{dag_id}.{task_id}{mapped} {run_id} {try_number}"
 
 
 def part_name(context: Context) -> str:
-    """Return the key of a task in a DAG run, which is equal for all tries: ``dag_id/run_id/task_id/map_index``."""
+    """Return ``dag_id/run_id/task_id/map_index`` of a task. It names its part of a transaction, in all tries."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
@@ -88,7 +88,7 @@ def failing_for_good(
     may_pass: Callable[[HivexError], bool] | None = None,
     describe: Callable[[HivexError], AirflowFailException | None] = failure_of,
 ) -> Iterator[None]:
-    """Convert errors of the block, so that Airflow retries the task only if a retry can help.
+    """Convert each error of the block that a retry would repeat to an AirflowFailException, which prevents a retry.
 
     :param may_pass: a function that returns True if a retry helps, whatever ``describe`` would return
     :param describe: a function that returns the error for the task, or None if the failure may pass
@@ -138,7 +138,7 @@ def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFail
 
 
 def what_to_clear(begin_task_id: str | None) -> str:
-    """Return the sentence that names the tasks to clear in order to repeat a transaction."""
+    """Return a sentence that says which tasks to clear in Airflow, so that a transaction is repeated."""
     what = begin_task_id or "the task that has begun it"
     return f"To do the work again, clear {what} together with all that is downstream of it."
 
@@ -146,8 +146,8 @@ def what_to_clear(begin_task_id: str | None) -> str:
 def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
     """Return a dict from task id to state, for tasks of this DAG run.
 
-    A mapped task has ``_`` and its map index after its id. In a mapped task group, the dict has only the tasks with the
-    map index of this task.
+    In the dict, ``_`` and the map index follow the id of a mapped task. If this task is in a mapped task group, the
+    dict has only the tasks with the same map index.
     """
     ti = context["ti"]
     if not task_ids:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """A try of a task that has joined a transaction."""
+    """A part of a transaction, which one try of a task has joined. ``name`` is the name of the part."""
 
     metastore: str
     txn_id: int
@@ -62,8 +62,8 @@ _metastores_of_parents: list[dict[str, Metastore]] = []
 def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
     """Make the hooks of this process use an open metastore for a configuration. :func:`close_metastores` closes it.
 
-    If hooks have already opened another metastore for the configuration, that metastore is closed. Callers can still
-    use it; it then opens new connections.
+    If hooks have already opened another metastore for the configuration, that metastore is closed. Callers that have it
+    can still use it, because a closed metastore opens new connections when it is used.
     """
     with _metastores_lock:
         replaced = _metastores.get(configuration.key)
@@ -73,7 +73,7 @@ def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
 
 
 def close_metastores() -> None:
-    """Close every metastore that hooks opened in this process. The next use opens it again."""
+    """Close all metastores that hooks have opened in this process. A hook that needs one later opens it again."""
     with _metastores_lock:
         while _metastores:
             _metastores.popitem()[1].close()
@@ -239,7 +239,7 @@ class WarehouseHook(BaseHook):
             return False, str(error)
 
     def _announce(self, url: str) -> None:
-        """Log that the embedded warehouse is used, but only once in a process, because sensors poll it often."""
+        """Log that the embedded warehouse is used, only once per process, since sensors would repeat the message."""
         with _metastores_lock:
             is_known = url in _announced
             _announced.add(url)
@@ -285,7 +285,7 @@ def _agent_of_task() -> str | None:
 
 
 def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
-    """Return the part of the running task in a transaction, or None if no task runs.
+    """Return the part of a transaction that belongs to the running task, or None if no task runs.
 
     :raises InvalidOperationError: another session of this try has joined the transaction already
     """

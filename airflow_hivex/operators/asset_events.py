@@ -58,7 +58,7 @@ def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[
 def send_event(
     operator: BaseOperator, context: Context, uri: TableUri, extra: dict[str, Any], partitions: Collection[str] = ()
 ) -> None:
-    """Add the asset of a changed table or link to the outlets of a task, with an event.
+    """Add the asset of a changed table or link to the outlets of a task, and send an event for it.
 
     No event is sent for an asset that no DAG names, or whose events come from the notification log.
     """
@@ -78,7 +78,7 @@ def send_events(
     *,
     with_partition_keys: bool = False,
 ) -> None:
-    """Add the tables that committed transactions have written to the outlets of a task, each with an event.
+    """Add the tables that committed transactions have written to the outlets of a task, and send an event for each.
 
     No event is sent for an asset that no DAG names, or whose events come from the notification log. An error is only
     logged, because the transactions have committed.

@@ -191,7 +191,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self.table + (f" ({self.partition})" if self.partition else "")
 
     def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
-        """Return the queue entry of the requested compaction, or of an earlier compaction of the same type."""
+        """Return the queue entry of the requested compaction, or of an earlier one of the same type in its place."""
         from airflow_hivex.core.model.compaction import CompactionType
 
         if response.is_accepted:
@@ -348,5 +348,5 @@ class HivexHousekeepingOperator(BaseOperator):
 
 
 def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with lists in place of tuples, because JSON has no tuples."""
+    """Return the dict with its tuples converted to lists, because JSON has no tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -113,7 +113,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _waits_again(self, error: HivexError) -> bool:
-        """Return whether a retry can run the compaction, because it is in the queue again or the task was killed."""
+        """Return whether a retry may run the compaction: it is in the queue again, or the task was killed."""
         return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
@@ -139,7 +139,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
-        """Run the compaction with an id if it waits in the queue, and return its result. Otherwise return its state."""
+        """Run the compaction with this id if it still waits, and return its entry as the result of the task."""
         from airflow_hivex.core.model.compaction import CompactionState
 
         compactor = metastore.compactor

@@ -86,7 +86,7 @@ class CopyOperator(NamedInMap, BaseOperator):
         raise NotImplementedError
 
     def _defers(self, *, is_dry_run: bool) -> bool:
-        """Return whether the task waits in the triggerer.
+        """Return whether the task is deferred, and the triggerer waits for the job.
 
         :raises AirflowFailException: ``deferrable`` is true, and no Spark Connect server runs the job
         """

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class _Change(NamedTuple):
-    """The result of changing a link.
+    """The change of a link, with the ``result`` of the task.
 
-    ``shown`` has the partitions for the event of the link's asset, or is None if no event is to be sent.
+    ``shown`` has the partitions that the event of the link's asset names, or is None if no event is to be sent.
     """
 
     result: dict[str, Any]
@@ -72,7 +72,7 @@ class _LinkOperator(NamedInMap, BaseOperator):
         raise NotImplementedError
 
     def _declare(self, context: Context, links: Links, namespace: str, shown: Sequence[str] | None) -> None:
-        """Declare the source as an inlet, and a link that shows additional rows as an outlet with an event."""
+        """Declare the source as an inlet. If the link shows additional rows, declare it as an outlet with an event."""
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.model.links import LinkName
         from airflow_hivex.operators.asset_events import declare_tables, send_event

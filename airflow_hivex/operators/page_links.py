@@ -18,7 +18,7 @@ _MOST_IDS = 20
 
 
 class HivexTransactionsLink(BaseOperatorLink):
-    """The link to the transactions of a task, in any state."""
+    """The link to the transactions of a task, whatever their state is."""
 
     name = "Hivex: transactions"
 
@@ -65,7 +65,7 @@ def page_address(operator: BaseOperator, **place: str | None) -> str:
 
 
 def _agent_of(ti_key: TaskInstanceKey | None) -> str | None:
-    """Return the name that a task has as the owner of a transaction."""
+    """Return the name of a task's try as the owner of transactions, or None without a key."""
     if ti_key is None:
         return None
     return agent_of(ti_key.dag_id, ti_key.task_id, ti_key.map_index, ti_key.run_id, ti_key.try_number)

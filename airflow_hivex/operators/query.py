@@ -71,7 +71,7 @@ class StatementThread:
             raise
 
     def cancel(self) -> None:
-        """Stop the statement that runs now, or that waits for its next attempt."""
+        """Stop the running statement, or the wait for its next attempt."""
         self._broken_off.set()
         self._session.cancel()
 
@@ -109,7 +109,7 @@ def _log_retry(attempt: RetryCallState) -> None:
 
 
 class _Default(int):
-    """The default number of an argument, distinguished from an equal number that the caller passes."""
+    """A number that is the default of an argument. Its type distinguishes it from an equal number of the caller."""
 
 
 DEFAULT_MAX_ROWS = _Default(1000)
@@ -276,7 +276,7 @@ class HivexQueryOperator(BaseOperator):
             return self._complete(context, query, self._until_deferred(partial(query.resume, event)))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Continue after a deferral. If the trigger has failed or timed out, abort the task's open transactions."""
+        """Continue after a deferral. If the trigger failed or timed out, first abort the task's open transactions."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as error:
@@ -344,7 +344,7 @@ class HivexQueryOperator(BaseOperator):
         return None
 
     def _statements(self) -> list[str]:
-        """Return the statements to run. With ``output_table`` the last one writes its rows to the table."""
+        """Return the statements to run. With ``output_table`` the last statement is changed to write its rows there."""
         if not isinstance(self.sql, str | list | tuple):
             # A function of the task returns them, and was not called in this process.
             return []
@@ -495,9 +495,9 @@ _KINDS = (_CREATED, _ADDED, "ALTER LINK DROP PARTITION", "ALTER LINK SET LINKPRO
 
 
 class LinkChange(NamedTuple):
-    """The change of the link ``table@namespace`` of a database by a statement.
+    """A link ``table@namespace`` in ``database`` that a statement has created or altered.
 
-    ``shown`` has the partitions for the event of the link's asset, or is None if no event is to be sent.
+    ``shown`` has the partitions that the event of the link's asset names, or is None if no event is to be sent.
     """
 
     database: str
@@ -507,10 +507,11 @@ class LinkChange(NamedTuple):
 
 
 def link_change(hook: WarehouseHook, session: Session, statement: str, result: Result, try_number: int) -> list[Any]:
-    """Return a list with one change if a finished statement has created or altered a link, or else an empty list.
+    """Return a list with one :class:`LinkChange`, in JSON types, if a finished statement has created or altered a link.
 
-    The change is in JSON types. The first try may have ended before it sent its events, so a retry also sends the
-    events of changes that the first try made. An error is only logged, because the link has already changed.
+    For any other statement the list is empty. An earlier try may have ended before it sent its events, so a retry also
+    sends the events of changes that an earlier try made. An error is only logged, because the link has already changed.
+
     """
     inspection = session.inspect(statement)[0]
     if inspection.kind not in _KINDS:
@@ -544,7 +545,7 @@ def _change(
 def declare_links(
     operator: BaseOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any], *, with_events: bool
 ) -> None:
-    """Declare the source of each link as an inlet, and links that show additional rows as outlets with an event."""
+    """Declare the source of each link as an inlet. Declare links that show additional rows as outlets with an event."""
     from airflow_hivex.assets.hivex import table_uri
     from airflow_hivex.operators.asset_events import declare_tables, send_event
 

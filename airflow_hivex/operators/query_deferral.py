@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     RunHere = Callable[[Session, str, Mapping[str, Any] | None], dict[str, Any]]
 
 REST = timedelta(hours=1)
-"""The longest time that the transaction of a deferred statement may wait for a triggerer or for a worker."""
+"""The time-out of a deferred statement's transaction, which gets no heartbeats while it waits for a process."""
 
 
 @dataclass(slots=True)
@@ -39,10 +39,10 @@ class Course:
     """The progress of a deferrable task, which is kept while the task is deferred.
 
     ``database`` and ``cluster`` are the current database and cluster of the session. ``done`` is the number of complete
-    statements. ``txn_id`` is the transaction of the next statement, ``conflicts`` the number of conflicts that have
-    aborted the next statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end
+    statements. ``txn_id`` is the transaction of the next statement. ``conflicts`` says how often a conflict has aborted
+    this statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end
     of the task's ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction
-    of a group. ``committed`` has the transactions of complete statements, ``links`` their changes of links
+    of a group. ``committed`` has the transactions of complete statements. ``links`` has their changes of links
     (``LinkChange`` in ``operators/query.py``). ``scripts`` has the scripts that the function of a decorated task has
     returned, because the function is called only once.
     """
@@ -138,7 +138,7 @@ class DeferredQuery:
         return False
 
     def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
-        """Return the deferral with which the triggerer runs all statements in the transaction of a group."""
+        """Return the request for a deferral in which the triggerer runs all statements in a group's transaction."""
         self._course.txn_id, self._course.is_of_group = txn_id, True
         self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
         return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
@@ -221,7 +221,7 @@ class DeferredQuery:
         course.txn_id, course.conflicts, course.runs_here = None, 0, False
 
     def _deferral(self, statement: str, values: Mapping[str, Any] | None) -> Deferral:
-        """Open a transaction for a statement, and return the deferral to the triggerer."""
+        """Open a transaction for a statement, and return the request for a deferral in which the triggerer runs it."""
         course = self._course
         self.can_defer()
         (course.txn_id,) = self._metastore.transactions.open(

@@ -28,7 +28,7 @@ _MODES = ("overwrite", "append")
 
 @dataclass(slots=True)
 class QueryOutput:
-    """The output of the rows of the last statement.
+    """The destination of the rows of the last statement.
 
     :param handler: called with a cursor over the rows; the task returns its result
     :param path: a file, or the URI of an object, that gets the rows

@@ -40,7 +40,10 @@ _RULES_THAT_PASS_FAILURES_ON = (
 SKIPPED = "skipped"
 """The XCom key under which a skipped commit lists the tasks that were skipped before it."""
 XCOM_SKIPMIXIN_KEY = "skipmixin_key"
-"""The XCom key of skipped tasks. Source: airflow.providers.standard.utils.skipmixin."""
+"""The XCom key under which a task of Airflow lists the tasks that it skips.
+
+Source: airflow.providers.standard.utils.skipmixin.
+"""
 # The group's own tasks are short, and safe to repeat.
 _OWN_TASKS = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": False}
 
@@ -183,7 +186,7 @@ class HivexTransaction(TaskGroup):
 
 
 def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperator]:
-    """Return the tasks whose success implies the success of all tasks; teardowns are ignored, as in Airflow."""
+    """Yield tasks whose success means that all tasks have succeeded. As in Airflow, teardowns are ignored."""
     work = {task_id: task for task_id, task in tasks.items() if not task.is_teardown}
     for task_id, task in work.items():
         if task.downstream_task_ids.isdisjoint(work):
@@ -453,7 +456,7 @@ class HivexAbortOperator(BaseOperator):
         return ", ".join(causes[:10]) or "it was not committed"
 
     def _is_chosen(self, context: Context) -> bool:
-        """Return whether a task of the group, and not a user who marked the DAG run, chose to skip the commit."""
+        """Return whether a task of the group chose to skip the commit. A user who marks the DAG run does not count."""
         ti = context["ti"]
         place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
         if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):

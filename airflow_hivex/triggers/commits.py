@@ -35,11 +35,11 @@ WATCHED = {"hivex_events": "commits"}
 BATCH = 500
 STORE_EVERY_S = 60.0
 _yielded: dict[int, int] = {}
-"""The last event that each trigger of this process has yielded."""
+"""A dict from the id of a trigger in this process to the id of the last event that the trigger has yielded."""
 
 
 class Batch(NamedTuple):
-    """The result of one read of the notification log: its commits, and the bookmark of the next read."""
+    """The result of one read of the notification log: commits, and the bookmark (position) for the next read."""
 
     bookmark: Bookmark
     commits: list[dict[str, Any]]
@@ -122,7 +122,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         }
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return the key of the poll that watchers with the same connection and interval share."""
+        """Return a key that is equal for watchers with the same connection and interval, which share one poll."""
         return ("hivex commits", self.hivex_conn_id, str(self.poll_interval))
 
     @classmethod
@@ -228,7 +228,7 @@ class _Progress:
 
     @property
     def bookmark(self) -> Bookmark:
-        """Return the bookmark of the position, with the last events before it if this process has read them."""
+        """Return the bookmark of the position. It has the events before the position if this process has read them."""
         is_of_place = bool(self.recent) and self.recent[-1].id == self.position
         return _at(self.position, self.recent if is_of_place else ())
 
@@ -247,7 +247,9 @@ class _Progress:
             self.position = max(self.position, _yielded.get(self._trigger.trigger_id, -1))
 
     async def store(self, *, now: bool = False) -> None:
-        """Store the position at most once a minute, and only after Airflow has stored all events before it.
+        """Store the position at most once a minute, after Airflow has stored all events before it.
+
+        If Airflow has not stored them in time, the position is stored with a warning.
 
         After a restart the watcher reads the log from the stored position, and skips events up to the last one that the
         plugin has recorded.

@@ -1,6 +1,6 @@
 """The warehouses that the page shows, and the rights of its users: to view and to edit.
 
-Forged requests of other sites are refused.
+Requests that another web site makes a user's browser send are refused.
 """
 
 from __future__ import annotations

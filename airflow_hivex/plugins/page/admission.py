@@ -24,14 +24,14 @@ MOST_CALLS = 8
 MOST_CALLS_IN_ALL = 20
 """The largest number of running calls of all warehouses in a process."""
 PATIENCE_S = 20.0
-"""The longest time in seconds that a call waits for a place, and then again for its answer."""
+"""The longest time in seconds that a call waits for a place. Its answer may then take the same time."""
 
 
 class Admission:
     """An ASGI application that passes a limited number of calls of each warehouse to another application.
 
     :param refusal: a function that returns a response from a status, an error code and a sentence
-    :param patience_s: the longest time in seconds that a call waits for a place, and then again for its answer
+    :param patience_s: the longest time in seconds that a call waits for a place; its answer may take the same time
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Admission:
 
 
 class _Places:
-    """The places of all warehouses in one event loop."""
+    """The taken places of all warehouses, and the calls that wait for one, in one event loop."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -87,7 +87,7 @@ class _Places:
         return self._taken[conn_id]
 
     async def take(self, conn_id: str) -> bool:
-        """Take a place of a warehouse. Wait for it if necessary, and return whether it became free in time."""
+        """Take a place of a warehouse, and return True. Return False if no place becomes free in time."""
         if self._is_free(conn_id):
             self._taken[conn_id] += 1
             return True
@@ -117,7 +117,7 @@ class _Places:
 
 
 class _Answer:
-    """The channel of a response to the client. If the client was already answered with 503, the response is dropped."""
+    """The channel that sends a response to the client, unless the client has already got the status 503."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -29,7 +29,7 @@ def page_request(
     descending: bool = False,
     search: Annotated[str, Query(max_length=200)] = "",
 ) -> PageRequest:
-    """Return the offset, limit, order and search text of a request for a list."""
+    """Return the page of a list that a request asks for: offset, limit, order and search text."""
     return PageRequest(offset, limit, order_by, descending, search.strip().replace("\0", ""))
 
 
@@ -86,7 +86,7 @@ def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
 
 
 def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) -> str:
-    """Return the owner of a lock as a text: its transaction or lock request, and the task or the user."""
+    """Return a text that names the owner of a lock: the transaction or lock request, and its task or user."""
     name = f"transaction {txn_id}" if txn_id else f"lock {lock_id}"
     return f"{name} of {owner_name(user, agent)}"
 

@@ -38,7 +38,7 @@ class Withdrawal(BaseModel):
 def list_compactions(
     metastore: Warehouse, wanted: Wanted, state: Annotated[list[str] | None, Query(max_length=30)] = None
 ) -> JSONResponse:
-    """Return a page of the queue and the history."""
+    """Return one page of the list of compactions in the queue and the history."""
     states = [CompactionState.read(each) for each in state or ()]
     found = metastore.compaction_listing.compactions(wanted, states)
 

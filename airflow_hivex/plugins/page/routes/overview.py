@@ -146,7 +146,7 @@ class Question(BaseModel):
 
 @router.post("/route", dependencies=[OWN_REQUEST])
 def explain_route(metastore: Warehouse, user: Viewer, question: Question) -> JSONResponse:
-    """Return the route that a statement would take now, without running it. A POST allows long statements."""
+    """Return the route that a statement would take now, without running it. With POST the statement may be long."""
     with metastore.session(
         user=user.get_name()[:128] or "airflow", database=question.database, cluster=question.cluster or None
     ) as session:

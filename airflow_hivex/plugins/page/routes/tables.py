@@ -22,19 +22,19 @@ _HOUR_MS = 3_600_000
 
 
 class Period(enum.Enum):
-    """The periods into which the page divides commits: 48 hours, or 30 days."""
+    """The period for which the page sums up commits: an hour, for 48 hours, or a day, for 30 days."""
 
     HOUR = "hour"
     DAY = "day"
 
     @property
     def length_ms(self) -> int:
-        """Return the length of a period."""
+        """Return the length of the period in milliseconds."""
         return _HOUR_MS if self is Period.HOUR else 24 * _HOUR_MS
 
     @property
     def number(self) -> int:
-        """Return the number of periods that are shown."""
+        """Return the number of periods that the page shows."""
         return 48 if self is Period.HOUR else 30
 
 
@@ -42,7 +42,7 @@ class Period(enum.Enum):
 def list_tables(
     metastore: Warehouse, wanted: Wanted, database: Annotated[str | None, Query(max_length=128)] = None
 ) -> JSONResponse:
-    """Return a page of tables and views."""
+    """Return one page of the list of tables and views."""
     return answer(page(metastore.catalog_listing.tables(wanted, database or None), document))
 
 
@@ -90,7 +90,7 @@ def list_copies(metastore: Warehouse, database: Name, table: Name) -> JSONRespon
 
 @router.get("/table/commits")
 def list_commits(metastore: Warehouse, database: Name, table: Name, by: Period = Period.DAY) -> JSONResponse:
-    """Return the sums of the commits to a table in each period with commits, and the starts of all shown periods."""
+    """Return the commits to a table, summed up for each period with commits, and the starts of all shown periods."""
     last = metastore.services.clock() // by.length_ms
     first = last - by.number + 1
     found = metastore.catalog_listing.commits(database, table, by.length_ms, first * by.length_ms)
@@ -100,7 +100,7 @@ def list_commits(metastore: Warehouse, database: Name, table: Name, by: Period =
 
 @router.get("/table/partitions")
 def list_partitions(metastore: Warehouse, wanted: Wanted, database: Name, table: Name) -> JSONResponse:
-    """Return a page of the partitions of a table."""
+    """Return one page of the list of a table's partitions."""
     return answer(page(metastore.catalog_listing.partitions(database, table, wanted), document))
 
 
@@ -112,6 +112,6 @@ def list_directories(
     table: Name,
     partition: Annotated[str | None, Query(max_length=2000)] = None,
 ) -> JSONResponse:
-    """Return a page of the registered directories of a table or partition."""
+    """Return one page of the list of a table's or partition's registered directories."""
     found = metastore.catalog_listing.directories(database, table, wanted, partition or None)
     return answer(page(found, document))

@@ -42,7 +42,7 @@ class TaskWork:
 
     @property
     def txn_ids(self) -> list[int]:
-        """Return a list with the id of the group's transaction that the task has joined, or an empty list."""
+        """Return a list with the id of the transaction that the task has joined. Without a group the list is empty."""
         found = (self.fields.get(name) for name in _TRANSACTION_FIELDS)
         return [int(each) for each in found if isinstance(each, int | str) and str(each).isdecimal()]
 
@@ -95,7 +95,7 @@ def read_fields(task: Task) -> JSONResponse:
 
 @router.get("/task")
 def read_task(metastore: Warehouse, task: Task) -> JSONResponse:
-    """Return the transactions of all tries of a task, and the locks and written directories of the transactions."""
+    """Return the transactions of all tries of a task, with their locks and written directories."""
     listed = metastore.transaction_listing.of_agents(task.agents, task.txn_ids)
     ids = [each.transaction.id for each in listed]
     locks = [

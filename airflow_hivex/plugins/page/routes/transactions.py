@@ -40,7 +40,7 @@ class Release(BaseModel):
 
 @router.get("/transactions")
 def list_transactions(metastore: Warehouse, wanted: Wanted, state: State = "open") -> JSONResponse:
-    """Return a page of transactions."""
+    """Return one page of the list of transactions."""
     found = metastore.transaction_listing.transactions(wanted, _STATES[state])
     tasks = tasks_of(each.transaction.agent_info for each in found.rows)
 
@@ -59,7 +59,7 @@ def list_locks(
     txn_id: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
     state: StateOfLock = "all",
 ) -> JSONResponse:
-    """Return a page of locks."""
+    """Return one page of the list of locks."""
     found = metastore.transaction_listing.locks(wanted, txn_id, _LOCK_STATES[state])
     tasks = tasks_of(each.agent_info for each in found.rows)
 
@@ -80,7 +80,7 @@ def list_locks(
 
 @router.get("/waits")
 def list_waits(metastore: Warehouse) -> JSONResponse:
-    """Return the lock requests that wait, at most 200, each with the owner of the lock that blocks it."""
+    """Return up to 200 waiting lock requests, each with the owner of the lock that blocks the request."""
     waits = metastore.transaction_listing.waits()
     tasks = tasks_of(agent for each in waits for agent in (each.agent_info, each.for_agent_info))
 
