@@ -60,7 +60,7 @@ class ExpectedRoute:
 
 
 class Preflight:
-    """A check which clusters would run statements. It runs no job; it reads metadata and the health of clusters."""
+    """A check that finds the clusters for statements. It runs no job; it reads metadata and the health of clusters."""
 
     def __init__(self, open_session: OpenSession, default_namespace: str) -> None:
         self._open_session = open_session

@@ -58,7 +58,8 @@ __all__ = ["Result", "Session"]
 class Session:
     """A connection of a user to the warehouse, with a current database and optionally a pinned cluster.
 
-    Its statements run one after the other. A session belongs to one thread; other threads may call only :meth:`cancel`.
+    Its statements run one after the other. A session belongs to one thread; other threads may call only :meth:`cancel`
+    and :meth:`can_be_resumed`.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class Session:
         """Set ``hivevar:name``, ``hiveconf:name`` or a parameter, as ``SET name = value`` does, to any text.
 
         Raises:
-            InvalidParametersError: a session does not have the parameter.
+            InvalidParametersError: the name is not that of a variable or parameter of sessions.
             InvalidOperationError: the metastore has another value of the setting, which a session cannot change.
         """
         self._execute(variable_statement(name, value))
@@ -383,7 +384,9 @@ class Session:
             return exports.export_for_hive(self._context(None), statement, found, partitions, Path(directory))
 
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
-        """Return the session's tables as DataFrames of a SparkSession, which then runs all statements of the session.
+        """Return a :class:`Warehouse`, which reads and writes tables as DataFrames of a SparkSession of the user.
+
+        From then on this SparkSession runs all statements of the session.
 
         ``cluster`` is the cluster whose files this Spark reads; the session pins it. By default it is the pinned
         cluster, else the default cluster. The SQL configuration of the SparkSession is changed, such as its time zone
@@ -462,7 +465,7 @@ class Session:
         temporary_tables.drop_all(self._context(None))
 
     def _withdraw_lock_request(self, running: Running) -> None:
-        """Withdraw the lock request of a statement. Other sessions of the transaction continue to wait."""
+        """Withdraw the lock request of a statement. Other sessions in the same transaction continue to wait."""
         lock_id = running.waiting_lock_id
         if lock_id is not None:
             # The request may have acquired its locks meanwhile.

@@ -176,7 +176,7 @@ def _whole_statement(cursor: Cursor) -> Statement:
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
     """Refuse a statement that names a link where it would change a table, because links are read-only (HIVE-2989).
 
-    DROP TABLE and DROP VIEW refuse links later.
+    DROP TABLE and DROP VIEW refuse a link themselves when they run.
 
     Raises:
         UnsupportedStatementError: the statement changes a link, or shows its locks or compactions.

@@ -86,7 +86,7 @@ class Throttle:
 
 
 class StoppedError(Exception):
-    """The copying was stopped by its caller, who set the event ``stop``."""
+    """The copying has ended early, because the event ``stop`` was set."""
 
 
 def copy_files(
@@ -156,8 +156,8 @@ def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]
     """Yield the files in batches; one thread copies a whole batch.
 
     Each large file is a batch of its own. The largest files come first, so that no thread is still copying a large file
-    at the end. Small files of one folder share a batch, since threads that create files in one folder wait for each
-    other.
+    when all others have ended. Small files of one folder share a batch, since threads that create files in one folder
+    wait for each other.
     """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
     large = [each for each in files if each.size_bytes > local_copies.SMALL]

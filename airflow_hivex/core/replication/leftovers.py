@@ -45,7 +45,7 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
 _MOST_FILES = 300
-"""The largest number of files that one transaction deletes. Replications of their tables wait meanwhile."""
+"""The number of files after which a transaction begins no further place. Replications of its tables wait for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class PlannedDirectory:
     ``files`` is a dict from file name to size. The name is relative to the directory. It is empty if the "directory" is
     a single file from before the table became transactional. ``folder`` is the folder of the partition on the target.
     ``is_held`` is set if the target already has a registered copy, which is damaged. ``there`` is a dict from file name
-    to the existing file in its place. ``reused`` is a dict from file name to the location of an equal file in an
-    earlier copy.
+    to the kind of the file that already exists in its place. ``reused`` is a dict from file name to the location of an
+    equal file in an earlier copy.
     """
 
     partition: str | None

@@ -227,7 +227,7 @@ class PrimaryClusters:
     def _rescue(
         self, survey: _Survey, target: str, running: RunningReplication, options: CopyOptions
     ) -> Mapping[RegisteredDirectory, str]:
-        """Copy the directories that the target lacks from other clusters; return a dict from directory to checksum."""
+        """Copy lacking directories from other clusters to the target; return a dict from directory to checksum."""
         contents = survey.contents
         names = {each.id: each for each in contents.partitions}
         plan = []

@@ -285,7 +285,7 @@ class Replicator:
             self._services.transactions.commit(running.txn_id)
 
     def clean(self, most_s: float | None = None) -> int:
-        """Delete the files of copies that are not needed any more; return the number of places.
+        """Delete the files of copies that are not needed any more; return the number of emptied places.
 
         These are the files of unfinished replications, and of replaced or withdrawn copies. Files of other programs in
         the same folders stay. The call stops after ``most_s`` seconds, if given, and the next call continues. The

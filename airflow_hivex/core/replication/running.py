@@ -163,7 +163,7 @@ def _components(
 
 
 def _of_copy(database: str, table_id: int, cluster: str) -> LockComponent:
-    """Return the lock of the copy of a table on a cluster."""
+    """Return the lock that only the replications of a table to a cluster request."""
     # A name that no table has: a lock on the table itself would stop its writers.
     name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table_id}_{cluster}")[:MAX_NAME_LENGTH]
     return LockComponent(database, name, type=LockType.EXCL_WRITE, operation=DataOperation.NO_TXN, is_new_table=True)

@@ -68,7 +68,7 @@ class Transfers:
     def transfer(
         self, running: RunningReplication, planned: Sequence[PlannedTable], target: str, options: CopyOptions
     ) -> Transferred:
-        """Copy the files of the lacking directories.
+        """Copy the files of the lacking directories; return the plan and the copied files.
 
         The caller has locked the tables against other replications to the cluster.
 

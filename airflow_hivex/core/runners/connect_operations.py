@@ -1,8 +1,8 @@
 """The operation of a Spark Connect server that writes the rows of a statement, begun by this or an earlier process.
 
 The server keeps an operation for minutes after the end of its client (spark.connect.execute.manager.detachedTimeout). A
-later client attaches to the operation by its id, and reads all responses from the first one. Therefore, unlike in
-pyspark, no response is released before the end.
+later client attaches to the operation by its id, and reads all responses from the first one. For this purpose the
+server must keep all responses. So, unlike pyspark, this module releases no response before the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ConnectOperation:
         self._write = write
         self._observed: dict[str, object] = {}
         self.refused: HivexError | None = None
-        """The error that ended the write in this process, such as after another process took it over, or None."""
+        """The error that ended the write here, for example because another process took the write over, or None."""
 
     def save(self, writer: DataFrameWriter, uri: str) -> Mapping[str, object]:
         """Run a writer, or wait for the operation of an earlier process; then claim the written files for this process.
@@ -60,7 +60,7 @@ class ConnectOperation:
     def interrupt(self) -> None:
         """Ask the server to stop the operation of an earlier process.
 
-        The operation of this process is stopped by its tag.
+        An operation that this process has begun is stopped by its tag instead.
         """
         from pyspark.sql.connect.proto import base_pb2
 

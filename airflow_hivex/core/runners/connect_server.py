@@ -110,7 +110,7 @@ def known_server(port: int) -> Server | None:
 
 
 def with_token(url: str) -> str:
-    """Return the URL of a job tracker. It has the token if this user has started the server on this machine."""
+    """Return the URL of a job tracker, with the token of the server if this user has started it on this machine."""
     where = urlsplit(url)
     if where.hostname not in _HOSTS or ";token=" in url or os.environ.get(TOKEN_VARIABLE):
         return url

@@ -43,7 +43,7 @@ class GivenRunner:
         """Create the runner.
 
         ``views`` are temporary views of the session that plans may read. ``kept`` has the DataFrames whose rows are
-        computed once; a result is refused if such rows were lost.
+        computed once; a result is refused if an executor with such rows was lost.
         """
         self._spark = spark
         self._views = tuple(views)
@@ -89,7 +89,7 @@ class GivenRunner:
             raise JobError(cluster, f"{reason}; run it again") from error
 
     def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
-        """Return ``work`` for another thread, which gets the pool, job group and tags of this thread."""
+        """Return ``work`` for another thread, to run there with the pool, job group and tags of this thread."""
         inheriting: object = inheritable_thread_target(self._spark)
         if inheriting is self._spark:
             # Without pinned threads there is nothing to inherit.
@@ -162,7 +162,7 @@ def columns_of(rows: DataFrame) -> tuple[Column, ...]:
 def temporary_view(rows: DataFrame, columns: Sequence[str]) -> Iterator[str]:
     """Yield the name of a temporary view of ``rows``, which exists during the block.
 
-    ``columns`` has Spark SQL for each column of the view.
+    ``columns`` has an expression of Spark SQL for each column of the view.
     """
     view = f"hivex_frame_{uuid.uuid4().hex}"
     rows.selectExpr(*columns).createTempView(view)

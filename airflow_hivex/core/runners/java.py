@@ -54,7 +54,10 @@ def archive_file() -> Path | None:
 
 
 def options_to_use() -> str:
-    """Return the options for a Java process that uses the archive, or an empty text without a trusted archive."""
+    """Return the options for a Java process that uses the archive, or an empty text.
+
+    The archive is not used if it does not exist, or if other users can write to it.
+    """
     file = archive_file()
     if file is None or _cannot_be_named(file):
         return ""

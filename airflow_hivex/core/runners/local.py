@@ -130,7 +130,7 @@ class _ProcessSpark:
         return base is not None and self._process == os.getpid() and base.done() and base.exception() is None
 
     def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
-        """Start Spark in a daemon thread. The start takes seconds and may hang, and the process must still end."""
+        """Start Spark in a daemon thread, so that a start that hangs does not keep the process from ending."""
         starting: Future[SparkSession] = Future()
 
         def run() -> None:

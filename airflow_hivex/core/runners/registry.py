@@ -31,7 +31,7 @@ class Runner(Protocol):
         """Stop the running job with a plan's tag, if there is one. Safe to repeat."""
 
     def health(self, cluster: str) -> Health:
-        """Return whether a job could run now, without starting Spark. The router calls it for its candidates."""
+        """Return whether a job could run now, without starting Spark. The router asks each possible cluster."""
 
 
 @runtime_checkable
@@ -41,7 +41,7 @@ class ResumingRunner(Runner, Protocol):
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
     ) -> JobResult:
-        """Return the result of a plan; ``write`` records its operation, or names an earlier operation to wait for.
+        """Return the result of a plan. ``write`` records the operation of its job, or names an earlier one to wait for.
 
         Raises:
             WriteTakenBackError: another process has taken over the write; its files are unchanged.

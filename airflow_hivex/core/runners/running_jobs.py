@@ -101,7 +101,7 @@ class RunningJobs:
     """
 
     def __init__(self, quiet_s: float = _QUIET_S, interval_s: float = _LOOK_INTERVAL_S) -> None:
-        """Create the jobs. The progress of a job is read after ``quiet_s`` seconds, and then every ``interval_s``."""
+        """Create the object. The progress of a job is read after ``quiet_s`` seconds, and then every ``interval_s``."""
         self._quiet_s = quiet_s
         self._interval_s = interval_s
         # A signal handler may call cancel() in the thread that holds the lock.

@@ -24,8 +24,11 @@ LOG_LEVEL = "spark.log.level"
 IDLE_TIMEOUT = "spark.hivex.idle.timeout"
 EXECUTORS_TIMEOUT = "spark.hivex.executors.timeout"
 _TIMEOUTS = {IDLE_TIMEOUT: 60.0, EXECUTORS_TIMEOUT: 60.0}
-"""The settings of this project in a cluster's configuration of Spark, in seconds: the time for which a driver without
-jobs keeps its executors, and the time for which a job waits for new executors after the loss of all."""
+"""The settings of this project in a cluster's configuration of Spark, with their defaults in seconds.
+
+The first is the time for which a driver without jobs keeps its executors. The second is the time for which a job that
+has lost all executors waits for new ones.
+"""
 _FIXED_SQL = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
 """Prefixes of SQL configuration that takes effect only when Spark starts."""
 _UTC = "-Duser.timezone=UTC"

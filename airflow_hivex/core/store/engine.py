@@ -420,7 +420,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Committing:
-    """An exchange that reports the point before its commit to the store's ``fault``."""
+    """An exchange that calls the store's ``fault``, if given, between its statements and its commit."""
 
     def __init__(self, store: Store, exchange: Exchange, name: str) -> None:
         self._store = store
@@ -510,7 +510,7 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class DatabaseClock:
-    """The database's current time in milliseconds since the epoch, without an additional round trip.
+    """A clock that returns the database's time in milliseconds since the epoch, mostly without a round trip.
 
     The server time of PostgreSQL is read on each new connection. It is read again on a connection from the pool when
     the last reading is ten minutes old. Between two readings the machine's monotonic clock, which no user can set,

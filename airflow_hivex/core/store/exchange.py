@@ -38,7 +38,7 @@ _SQLITE = sqlite.dialect(paramstyle="named")
 
 
 class Prepared:
-    """A statement of SQLAlchemy Core for an :class:`Exchange`. A call with values returns a :class:`Call`.
+    """A statement of SQLAlchemy Core for an :class:`Exchange`. Called with values, it returns a :class:`Call`.
 
     Values of parameters and rows are numbers, texts, booleans and None; the value of a JSON column is the text of its
     document. ``skipped_on_sqlite`` is for statements that only lock rows or send notifications. SQLite does not need
@@ -53,7 +53,7 @@ class Prepared:
         self._sqlite: str | None = None
         self._reader: _RowReader | None = None
         self.defaults: Mapping[str, Value] = {}
-        """The values that the statement itself gives to parameters of :meth:`for_postgresql`."""
+        """A dict from parameters of :meth:`for_postgresql` to the values that the statement itself gives to them."""
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
@@ -143,7 +143,7 @@ class Postponed(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One database transaction, or a part of one."""
+    """A sender of prepared statements, in a database transaction of its own or in the caller's."""
 
     @property
     def is_broken(self) -> bool:
@@ -153,7 +153,7 @@ class Exchange(Protocol):
         """Return the rows of each statement. The statements run in order, in one round trip."""
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Return the rows of each statement after a commit, all in one round trip.
+        """Run statements and commit, all in one round trip; return the rows of each statement.
 
         An exchange in the caller's database transaction does not commit.
         """
@@ -181,8 +181,8 @@ def exchange_on(
 ) -> Exchange:
     """Return an exchange on a connection of the pool.
 
-    With ``owns`` the exchange has its own database transaction. With ``reads`` it only reads, and does not lock a
-    SQLite file.
+    With ``owns`` the exchange has its own database transaction; otherwise it is a part of the caller's. With ``reads``
+    it only reads, and does not lock a SQLite file.
     """
     raw: Any = connection.dbapi_connection
     exchange: Exchange
@@ -336,7 +336,7 @@ class SqliteExchange:
             raise ExchangeError(error, is_lost=False, was_committing=False) from error
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Return the rows of each statement after a commit."""
+        """Run the statements and commit; return the rows of each statement."""
         found = self.send(*calls)
         try:
             self._connection.execute("COMMIT")

@@ -136,7 +136,7 @@ class _PostgresqlListener:
 
 @contextmanager
 def watching(store: Store, channel: str) -> Iterator[Listener]:
-    """Yield a listener for ``channel``. On SQLite it wakes when another connection has written to the file."""
+    """Yield a listener for announcements on ``channel``. On SQLite it wakes when others have written to the file."""
     if store.is_postgresql:
         with listening(store, channel) as listener:
             yield listener

@@ -113,7 +113,7 @@ def describe_holder(
 ) -> str:
     """Return a description of a client of PostgreSQL for messages.
 
-    An argument is None if our user may not see the fact.
+    An argument is None if the user of this client may not see the value in PostgreSQL.
     """
     if not process:
         return "a prepared transaction"

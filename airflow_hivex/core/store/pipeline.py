@@ -66,7 +66,7 @@ class PostgresqlExchange:
         return [self._rows(result) for result in self._round_trip(calls, commit=False)]
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Return the rows of each statement after a commit."""
+        """Run the statements and commit; return the rows of each statement."""
         return [self._rows(result) for result in self._round_trip(calls, commit=True)]
 
     def answer(self, text: str, *, commit: bool) -> PGresult:

@@ -79,7 +79,7 @@ def read_partition_keys(cursor: Cursor, constraints: ConstraintReader | None = N
 
     Raises:
         StatementSyntaxError: the text is not a list of different columns, or only some of them have a type.
-        UnsupportedStatementError: a partition is a function of a column.
+        UnsupportedStatementError: a partition key is a function of a column, such as ``days(ts)``.
     """
     constraints = constraints or ConstraintReader()
     cursor.expect_symbol("(")
@@ -113,7 +113,7 @@ def read_skew(cursor: Cursor) -> Skew:
     """Return the clause after SKEWED BY: ``(a, b) ON ((1, 'x'), (2, 'y'))``, or ``(a) ON (1, 2)``.
 
     Raises:
-        StatementSyntaxError: the text is not such a clause, or names values or columns twice.
+        StatementSyntaxError: the text is not such a clause, or names a value or a column twice.
         UnsupportedStatementError: the clause has STORED AS DIRECTORIES.
     """
     columns = cursor.names("a column")

@@ -88,7 +88,7 @@ _MOST = 2**63 - 1
 
 
 class ValueKind(NamedTuple):
-    """A kind of values: its name after "expected" in errors, and the function that reads a value."""
+    """A kind of values: its description in the error "expected ...", and the function that reads a value."""
 
     what: str
     read: Callable[[Cursor], object]

@@ -61,7 +61,7 @@ class Markers:
         self._used.update(dict.fromkeys(names))
 
     def check(self) -> None:
-        """Compare markers and parameters after the statement is read.
+        """Ensure, after the statement is read, that each marker has a value and each value has a marker.
 
         Raises:
             InvalidParametersError: a marker has no value, or a value has no marker.

@@ -28,7 +28,7 @@ def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[
     A value may contain variables, too. A variable without a value stays unchanged.
 
     Raises:
-        InvalidOperationError: the values of variables name each other in a circle.
+        InvalidOperationError: the values of variables refer to each other in a circle.
     """
     if not isinstance(text, str) or "${" not in text:
         return text

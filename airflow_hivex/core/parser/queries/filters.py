@@ -76,8 +76,8 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 def rejects_nulls(predicate: Predicate) -> bool:
     """Return whether the predicate removes each row in which an outer join has set the table's columns to NULL.
 
-    If columns have a qualifier, only these columns are taken as NULL. A column without a qualifier may belong to
-    another table. So without any qualifier, the predicate must be not true for the NULL of each column alone.
+    If columns have a qualifier, only these columns are taken as NULL. If no column has one, each of them may belong to
+    another table. Then a NULL in any one of them must be enough to make the predicate not true.
     """
     columns = columns_in(predicate)
     own: dict[str, Value] = {column.name: None for column in columns if column.qualifier is not None}
@@ -190,7 +190,7 @@ class FilterReader:
         return expression if isinstance(expression, Call) and any(columns_read(expression)) else None
 
     def _expression(self, node: exp.Expr) -> Expression | None:
-        """Return a column, a constant, or a function of ``model.functions``, or None for any other expression."""
+        """Return a column, a constant or a call of a function in ``model.functions``; None for other expressions."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return self._find_column(node)

@@ -295,7 +295,7 @@ def _begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _find_links(tokens: Sequence[Token]) -> Links:
-    """Return a dict from the start of each link ``T@Y`` to its end, T and Y."""
+    """Return a dict from the start of each link ``T@Y`` in the text to (end, T, Y)."""
     found: dict[int, tuple[int, str, str]] = {}
     names = (Kind.WORD, Kind.QUOTED)
     for table, at, namespace in zip(tokens, tokens[1:], tokens[2:], strict=False):

@@ -141,7 +141,10 @@ class QueryReader:
         ]
 
     def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
-        """Return whether the alias of a source also means another table, of the same FROM or nearer to the column."""
+        """Return whether another table with the same alias hides a source from a column.
+
+        Such a table stands in the FROM of the source, or in the FROM of a query between the source and the column.
+        """
         nearer: list[Source] = []
         around: Scope | None = column_scope
         while around is not None and around is not scope:
@@ -172,7 +175,10 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _push_down(self, queries: Sequence[Derived]) -> None:
-        """Add to each query in FROM the conditions of the outer queries that must hold for all rows used from it."""
+        """Copy conditions of outer queries into the queries in their FROM.
+
+        Only a condition that restricts all rows that are read from the inner query is copied.
+        """
         waiting = list(queries)
         while waiting:
             inner = {id(derived.scope) for derived in waiting}

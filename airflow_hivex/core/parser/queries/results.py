@@ -95,7 +95,7 @@ def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
 
 
 def lists_columns(tree: exp.Expr) -> bool:
-    """Return whether the text lists each column of the result, as without ``*``."""
+    """Return whether the text lists each column of the result, without ``*`` and functions with several columns."""
     parts = result_parts(tree)
     return bool(parts) and all(
         isinstance(part, exp.Values) or all(map(is_one_column, part.expressions)) for part in parts

@@ -1,7 +1,7 @@
 """ROW__ID in a query's text: the places that may read it, the tables that may have it, and the ``*`` to replace.
 
-A table that is read with its row ids has an additional column. ``*`` must not return this column. ORDER BY and HAVING
-use the result's columns first. Source: Spark's rules for names.
+A table that is read with its row ids has an additional column. ``*`` must not return this column. In ORDER BY and
+HAVING a name means a column of the result, if there is such a column. Source: Spark's rules for names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
 def read_row_ids(
     text: str, reader: ScopeReader, tokens: Sequence[Token], places: Mapping[Source, int], resolve: Resolve
 ) -> RowIdReads:
-    """Return the uses of ROW__ID in the query. ``places`` is a dict from tables to positions among the references.
+    """Return the uses of ROW__ID in the query. ``places`` is a dict from tables to indexes in the query's references.
 
     Raises:
         UnsupportedStatementError: the query begins with FROM without SELECT, so its implied ``*`` cannot be replaced.
@@ -191,12 +191,12 @@ def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
 
 
 def _gives_alias(query: exp.Select) -> bool:
-    """Return whether a column of the SELECT list has the alias ROW__ID, which other clauses may mean by the name."""
+    """Return whether the SELECT list has a column with the alias ROW__ID. Then the name may mean this column."""
     return any(isinstance(each, exp.Alias) and normalise(each.alias) == _NAME for each in query.expressions)
 
 
 def _shown(source: Source) -> Iterator[Source]:
-    """Yield the tables whose columns ``*`` returns for a source. It would return their additional columns, too."""
+    """Yield the tables whose columns, and whose additional column for the row ids, ``source.*`` would return."""
     if source.table is not None and source.output is None:
         yield source
     for each in source.inner:

@@ -22,7 +22,7 @@ from airflow_hivex.core.parser.queries.filters import conjuncts
 from airflow_hivex.core.parser.statements import Span, TableName
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
-"""A dict from the start of each link ``T@Y`` in the text to its end, T and Y."""
+"""A dict from the start of each link ``T@Y`` in the text to (end, T, Y)."""
 
 Names: TypeAlias = Mapping[str, "Output"]
 """A dict from each name of WITH to the output of its query."""
@@ -52,8 +52,9 @@ _REFUSED_TABLE_PARTS = {
 class Output:
     """The meaning of the name ROW__ID in the result of a query.
 
-    ``named`` is the number of columns with this name. ``tables`` are the tables whose columns the result has by a star.
-    ``is_known`` is False if the text alone does not show all columns. ``derived`` is set for a query of WITH.
+    ``named`` is the number of columns with this name. ``tables`` are the tables whose columns the result has because of
+    ``*``. ``is_known`` is False if the text alone does not show all columns. ``derived`` is the :class:`Derived` of a
+    query in WITH.
     """
 
     named: int = 0
@@ -283,7 +284,7 @@ class ScopeReader:
         self._tables_read: set[int] = set()
 
     def read(self, tree: exp.Expr) -> None:
-        """Walk the whole query.
+        """Collect the scopes, columns, stars and markers of the whole query.
 
         Raises:
             StatementSyntaxError: a table stands at a wrong place.

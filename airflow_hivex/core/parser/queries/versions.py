@@ -54,7 +54,7 @@ def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token],
 
 
 def with_versions(query: Query, found: dict[int, VersionAsOf], end: int) -> Query:
-    """Return the query with the versions ``found`` in its references. ``end`` is the end of its text with the clauses.
+    """Return the query with the versions ``found`` in its references. ``end`` is the end of its text, clauses included.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.
@@ -85,7 +85,7 @@ def at_version(cursor: Cursor) -> bool:
 
 
 def at_version_value(cursor: Cursor, ahead: int) -> bool:
-    """Return whether a version's value, or the end of the text, comes after ``ahead`` tokens."""
+    """Return whether a version's value, or the end of the text, comes after the next ``ahead`` tokens."""
     value = cursor.peek(ahead)
     if value is None:
         return True
@@ -112,7 +112,7 @@ def read_version(cursor: Cursor) -> VersionAsOf:
 
 
 def read_write_id(cursor: Cursor) -> VersionAsOf:
-    """Return the version of the write id that comes next.
+    """Return the version that is given by the next token, a write id.
 
     Raises:
         StatementSyntaxError: the text is not a whole number.
@@ -128,7 +128,7 @@ def read_write_id(cursor: Cursor) -> VersionAsOf:
 
 
 def read_time(cursor: Cursor) -> VersionAsOf:
-    """Return the version of the time that comes next.
+    """Return the version at the time that comes next.
 
     Raises:
         StatementSyntaxError: the text is not a time.
@@ -227,7 +227,7 @@ def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], 
 
 
 def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Query:
-    """Return the query with the changes ``found`` in its references. ``end`` is the end of its text with the clauses.
+    """Return the query with the changes ``found`` in its references. ``end`` is the end of its text, clauses included.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.

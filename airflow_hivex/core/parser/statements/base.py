@@ -1,4 +1,4 @@
-"""The base class of all statements. It has the kind of a statement, and the roles and places of the objects in it."""
+"""The base classes of statements, and the descriptions of the objects that statements name: kind, role and place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Statement(ABC):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Statement:
-        """Return the statement with the values that its SYNTAX names.
+        """Return a statement of this class. ``values`` is a dict from field names to the values that were read.
 
         Raises:
             RefusedPart: two values do not fit together.
@@ -100,8 +100,8 @@ def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T]
 class RoutedStatement(Statement):
     """A statement whose queries run on a cluster.
 
-    From these properties the session finds the locks to take, the snapshot of each table, the views to replace by their
-    queries, the tables to read with row ids, and the cluster that runs the statement.
+    From the properties of this class the session finds the locks to take, the snapshot of each table, the views to
+    replace by their queries, the tables to read with row ids, and the cluster that runs the statement.
     """
 
     __slots__ = ()

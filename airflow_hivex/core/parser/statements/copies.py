@@ -16,7 +16,7 @@ _DATABASE = "ALTER {DATABASE | SCHEMA | NAMESPACE} <database>"
 
 @dataclass(frozen=True, slots=True)
 class ReplicateTable(Statement):
-    """A copy of a table, or of some of its partitions, to another cluster. The table is only read."""
+    """A replication of a table, or of some of its partitions, to another cluster. The table itself is only read."""
 
     KIND = "REPLICATE TABLE"
     SYNTAX = ("REPLICATE TABLE <table> [PARTITION <specification>] TO CLUSTER <cluster>",)
@@ -44,7 +44,7 @@ class DropCopy(Statement):
 class SetPrimaryCluster(Statement):
     """A change of the primary cluster of a table.
 
-    With ``force`` the old primary cluster may be lost. Then the table continues with the rows that other clusters have.
+    ``force`` is for a lost primary cluster: the table continues with the rows that other clusters have.
     """
 
     KIND = "ALTER TABLE SET PRIMARY CLUSTER"

@@ -95,7 +95,7 @@ class SetLinkProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowLinks(Statement):
-    """The links of a namespace, or the links of all namespaces to a table."""
+    """The links of a namespace, or all links to one table, whatever their namespaces."""
 
     KIND = "SHOW LINKS"
     SYNTAX = (

@@ -60,7 +60,7 @@ class RepairPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RefreshTable(Statement):
-    """A check that a table exists. Each statement reads the newest snapshot, so a refresh is not needed."""
+    """REFRESH, which only checks that the table exists. Each statement reads the newest snapshot anyway."""
 
     KIND = "REFRESH TABLE"
     SYNTAX = ("REFRESH [TABLE] <table>",)
@@ -81,7 +81,7 @@ class RefreshTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class TouchTable(Statement):
-    """An event that reports a change of a table or partition, although nothing is changed."""
+    """ALTER TABLE ... TOUCH, which records an event as if a table or partition had changed."""
 
     KIND = "ALTER TABLE TOUCH"
     SYNTAX = ("ALTER TABLE <table> TOUCH [PARTITION <partition>]",)

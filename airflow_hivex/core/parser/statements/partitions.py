@@ -14,7 +14,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Statement):
-    """An addition of partitions to a table. Each has the values of its keys (None for NULL), and a location or None."""
+    """An addition of partitions to a table. Each partition has key values (None for NULL), and a location or None."""
 
     KIND = "ALTER TABLE ADD PARTITION"
     SYNTAX = ("ALTER TABLE <table> ADD [IF NOT EXISTS] <partitions new_partitions>",)
@@ -26,7 +26,7 @@ class AddPartitions(Statement):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the given locations of partitions."""
+        """Return the locations that the statement gives for partitions."""
         return tuple(location for _, location in self.partitions if location is not None)
 
 

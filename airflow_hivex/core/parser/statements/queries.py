@@ -48,7 +48,7 @@ class TextEdit:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call in a query. The function may be a permanent one; ``name`` is its normalised name."""
+    """A call in a query of a function that may be a permanent function. ``name`` is its normalised name."""
 
     name: str
     database: str | None
@@ -97,8 +97,8 @@ class Query:
     edits that shorten ``database.table.column`` to ``table.column``, which is valid after the table's name is replaced.
     ``row_ids`` are the places that may read ROW__ID. ``parameters`` are the names of its ``:name`` markers.
     ``code_functions`` are the called functions that run arbitrary code of the statement's author. ``loaded`` are files
-    that the query reads besides its references. ``functions`` are the calls of functions that Spark itself does not
-    have. ``database_calls`` return the current database. ``texts`` are the positions of the result's columns that are
+    that the query reads besides its tables. ``functions`` are the calls of functions that Spark itself does not have.
+    ``database_calls`` return the current database. ``texts`` are the positions of the result's columns that are
     constant texts or NULL; negative positions count from the end. ``lists_columns`` is true if the text lists each
     column of its result, so that the result does not depend on the columns of tables. ``values`` are the rows of a
     query that is only a list of VALUES, or None for any other query.

@@ -97,7 +97,7 @@ class DefaultValue:
 
 @dataclass(frozen=True, slots=True)
 class Insert(QueryStatement):
-    """New rows of one table. With ``overwrite`` they replace the rows of the table or of the written partitions.
+    """An INSERT into one table. With ``overwrite`` the new rows replace the table or the written partitions.
 
     ``partition`` has the keys of the PARTITION clause in order; ``static`` has the values of the static keys (None for
     NULL). ``columns`` is the column list, or None. ``rows`` has the values of a VALUES list if all values are
@@ -284,7 +284,7 @@ class ChangeRows(RoutedStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the target, with the role of each action that a clause has."""
+        """Return the target, with one role for each kind of change in the clauses: INSERT, UPDATE, DELETE."""
         actions = {clause.action for clause in self.clauses}
         return ((self.target, tuple(role for action, role in _ROLES.items() if action in actions)),)
 

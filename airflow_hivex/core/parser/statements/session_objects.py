@@ -183,7 +183,7 @@ class ImmediateArgument:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate(Statement):
-    """A run of a statement that is given as a ``text``, or as the value of a ``variable``."""
+    """EXECUTE IMMEDIATE of a statement, which is given as a ``text``, or as the value of a ``variable``."""
 
     KIND = "EXECUTE IMMEDIATE"
     SYNTAX = (
