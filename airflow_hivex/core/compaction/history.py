@@ -113,7 +113,7 @@ class CompactionHistory:
         """Return the compactions of the queue and the history that match a filter. One query.
 
         Raises:
-            InvalidObjectError: a column of the order does not exist.
+            InvalidObjectError: ``order_by`` names a column that SHOW COMPACTIONS does not have.
         """
         query = _filtered(select(ALL_COMPACTIONS), wanted or CompactionFilter())
         with self._services.store.read() as connection:
@@ -133,7 +133,7 @@ class CompactionHistory:
     def purge(self) -> int:
         """Remove old entries of the history; return their number. Six queries.
 
-        Settings limit the number of entries of each state that a table or partition has. An entry that has not
+        Settings limit, for each state, how many entries of a table or partition are kept. An entry that has not
         succeeded is removed after ``metastore.compactor.history.retention.timeout``, if a later compaction that covers
         its directories has succeeded.
         """
@@ -240,7 +240,7 @@ class CompactionListing:
         self._services = services
 
     def compactions(self, wanted: PageRequest, states: Sequence[CompactionState] = ()) -> Page[Compaction]:
-        """Return the compactions in one of the states, or all compactions. Two queries.
+        """Return a page of the compactions that are in one of ``states``, by default of all compactions. Two queries.
 
         The search text is compared with ids, names, workers and errors.
 

@@ -183,8 +183,8 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
 
     Each merges ``most_deltas`` deltas. For a job with fewer deltas, the result is empty.
 
-    The name of a result has its first and last write id, and these ranges must not overlap. So all deltas with a common
-    write id, such as the deltas of one transaction, are in one minor compaction, even if it then has more than
+    The name of a new delta has a range of write ids, and the ranges of two deltas must not overlap. So all deltas with
+    a common write id, such as the deltas of one transaction, are in one minor compaction, even if it then has more than
     ``most_deltas``. Source: docs/reference/compaction.md, "Worker", rule 9.
     """
     deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]

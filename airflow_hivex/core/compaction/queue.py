@@ -223,10 +223,10 @@ class CompactionQueue(JoinsTransactions):
         return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
     def mark_started(self, entry: Compaction, txn_id: int, highest_write_id: int) -> Compaction:
-        """Record the transaction of a worker and the highest write id that it merges; return the changed entry.
+        """Record the transaction of a worker, and the highest write id to merge; return the changed entry.
 
-        From now on the heartbeats of the transaction show that the worker is alive. A write of the transaction to the
-        table is recorded, so that the cleaner finds the files if the worker is killed.
+        From now on the heartbeats of the transaction show that the worker is alive. The call also records that the
+        transaction writes to the table. So the cleaner finds the new files if the worker is killed.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.

@@ -371,7 +371,7 @@ class CompactionWorker:
         return True
 
     def _delete(self, target: CompactionTarget, names: Sequence[str]) -> None:
-        """Delete directories that never became visible, so that no query has read them."""
+        """Delete directories of a compaction that has not committed. No query has read them."""
         files = ClusterFiles.of(target.cluster)
         for name in names:
             try:
@@ -404,7 +404,10 @@ GATHER_STATISTICS = "hive.compactor.gather.stats"
 
 
 def refresh_statistics(connection: Connection, table: StoredTable, partition_id: int | None) -> bool:
-    """Update the statistics of files and bytes of a table or partition; return whether it has statistics."""
+    """Update the numbers of files and bytes in the statistics of a table or partition.
+
+    Return False if the table or partition has no statistics.
+    """
     own = [] if partition_id is None else [partition_id]
     if partition_id not in select_statistics(connection, table, own):
         return False
@@ -425,7 +428,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CompactionWork:
-    """The work of a worker: its entry, its target and the directories, in its transaction's snapshot."""
+    """A compaction to run: its entry, its target, and the directories that the snapshot of its transaction sees."""
 
     entry: Compaction
     target: CompactionTarget

@@ -114,7 +114,7 @@ class TableRows:
                 yield f"{place.location}/{each.name}".rstrip("/"), place, each
 
     def dropped_paths(self, cluster: str) -> frozenset[str]:
-        """Return the paths on a cluster of the directories of dropped partitions."""
+        """Return the paths of the dropped partitions' directories, relative to the cluster's root."""
         places = self.places.get(cluster, {}) if self.dropped else {}
         return frozenset(
             f"{places[each.partition_id].location}/{each.name}".rstrip("/")

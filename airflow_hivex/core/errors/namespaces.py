@@ -123,7 +123,7 @@ class LinkedTableError(LinkError):
 
 
 class ForeignNameError(SqlError):
-    """A statement in a closed namespace names a table of another namespace. Lines and columns count from 1.
+    """A statement in a closed namespace names an object of another namespace. Lines and columns count from 1.
 
     ``create_link`` is the CREATE LINK with which the namespace can read the table, or None if no link is possible.
     """

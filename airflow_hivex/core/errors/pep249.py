@@ -31,7 +31,7 @@ class OperationalError(DatabaseError):
 
 
 class IntegrityError(DatabaseError):
-    """A constraint is violated. The warehouse never raises it; PEP 249 requires the class."""
+    """A foreign key is violated. The warehouse never raises it; PEP 249 requires the class."""
 
 
 class InternalError(DatabaseError):
@@ -43,4 +43,4 @@ class ProgrammingError(DatabaseError):
 
 
 class NotSupportedError(DatabaseError):
-    """This release does not run such a statement."""
+    """The statement is SQL that this release does not run."""

@@ -58,7 +58,7 @@ class ConstraintViolationError(SqlError, pep249.DataError):
 
 
 class ReplaceConditionError(SqlError, pep249.DataError):
-    """A new row does not satisfy the condition of the rows to replace. ``sample`` has some values of such a row."""
+    """A new row does not satisfy the condition that selects the rows to replace. ``sample`` has some of its values."""
 
     table: str
     condition: str

@@ -38,7 +38,7 @@ class TransactionCommittedError(TransactionError):
 
 
 class TransactionNotOpenError(TransactionError):
-    """A call requests write ids for a transaction that is not open or is read-only."""
+    """A call needs a transaction that is open and not read-only, or it cannot open transactions as requested."""
 
     txn_ids: Sequence[int]
     why: str
@@ -231,7 +231,7 @@ class CompactionLostError(CompactionError):
 
 
 class ReplacementMissingError(CompactionError):
-    """A directory with the rows of obsolete directories is missing or incomplete, so the cleaner deletes nothing.
+    """The directory that has replaced obsolete ones is missing or incomplete, so the cleaner deletes nothing.
 
     ``found`` and ``registered`` are numbers of files and of bytes.
     """

@@ -80,7 +80,7 @@ class EventType(enum.Enum):
     CREATE_DATABASE = "CREATE_DATABASE"
     """A database was created. Message: ``object``, the database."""
     ALTER_DATABASE = "ALTER_DATABASE"
-    """A database or its quota was changed. Message: ``object``, the database; or ``quota``.
+    """A database or its quota was changed. Message: ``object``, the changed database, or ``quota``, the changed quota.
 
     ``quota`` has ``cluster``, ``size_bytes`` and ``warning_percent``.
     """
@@ -122,12 +122,13 @@ class EventType(enum.Enum):
     DROP_LINK = "DROP_LINK"
     """A link was dropped. Message: the fields of CREATE_LINK."""
     COMMIT_TXN = "COMMIT_TXN"
-    """A transaction with write ids has committed. Message: ``write_ids``, ``table_ids`` and ``partitions`` by table.
+    """A transaction with write ids has committed. Message: ``write_ids``, ``table_ids`` and ``partitions``.
 
-    ``valid_write_ids`` has the write id list of each table after the commit.
+    Each is a dict from the full name of a table. ``valid_write_ids`` is a dict from this name to the table's write id
+    list after the commit.
     """
     ABORT_TXN = "ABORT_TXN"
-    """A transaction with write ids was aborted. Message: ``write_ids`` and ``table_ids`` by table."""
+    """A transaction with write ids was aborted. Message: ``write_ids`` and ``table_ids``, dicts from a table's name."""
     COMMIT_COMPACTION = "COMMIT_COMPACTION"
     """A compaction has committed. Message: ``partition`` (null: the table) and the written ``directories``."""
     REMOVE_DIRECTORIES = "REMOVE_DIRECTORIES"

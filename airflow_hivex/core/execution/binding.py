@@ -80,7 +80,7 @@ def bind(
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: an object does not exist.
-        InvalidObjectError: views read each other in a cycle.
+        InvalidObjectError: views are nested too deeply, for example because they read each other in a cycle.
         ForeignNameError: a view or function of a closed namespace reads or calls an object of another namespace.
         InvalidOperationError: only another engine can read the table or view; ``hivex.allow.code.execution`` does not
             allow a function that runs arbitrary code; a table whose ROW__ID is read has no row ids, or several tables

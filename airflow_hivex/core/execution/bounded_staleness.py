@@ -128,7 +128,7 @@ class _Search:
         """Return the tables as of a moment.
 
         Raises:
-            NotReadableError: a table cannot be read as of the moment, or the moment is too long ago.
+            NotReadableError: a table cannot be read as of the moment, or the moment lags more than is accepted.
         """
         time = to_datetime(moment.taken_ms).isoformat()
         found = []

@@ -213,7 +213,7 @@ def _body(
 
 
 def _with_qualified_parameters(query: Query, function: PermanentFunction, definition: SqlFunction) -> Query:
-    """Return the body with the full name of the function in each place where its name qualifies a parameter."""
+    """Return the body with ``f.parameter`` replaced by the full name of the function ``f`` before the parameter."""
     if any(normalise(name_of(token)) == function.name for token in tokenize(definition.parameters)):
         # A field of the parameter of that name.
         return query

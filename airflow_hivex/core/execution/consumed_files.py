@@ -95,9 +95,9 @@ def take(
 
 
 def settle(services: Services, write: PendingWrite) -> bool:
-    """Delete the recorded files if the statement's transaction has committed, and then remove the record.
+    """Delete the recorded files if the statement's transaction has committed, and remove the record.
 
-    Return False if a file could not be deleted. The record then stays.
+    If a file could not be deleted, the record stays, and the result is False.
     """
     if write.is_registered:
         return _delete(services, _from(write))

@@ -293,9 +293,9 @@ class StatementContext:
 
     ``batch`` has the transaction of a streaming batch in which the statement runs. ``runner`` runs its jobs instead of
     the runner of the session or cluster. ``batch_key`` is recorded with the commit, so that the batch counts once.
-    ``frames`` are DataFrames that it reads. ``text`` is the text of the statement. ``execute`` runs another statement
-    of the session, with its parameters, the greatest number of rows to return, and its text. ``kind`` is the
-    statement's name in the record of commits.
+    ``frames`` are DataFrames that it reads. ``text`` is the text of the statement. ``execute`` is a function that runs
+    another statement of the session. Its arguments are the statement, the parameters, the greatest number of rows to
+    return, and the text. ``kind`` is the statement's name in the record of commits.
     """
 
     services: Services

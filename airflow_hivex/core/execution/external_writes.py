@@ -141,7 +141,7 @@ def publish(
 def register(services: Services, connection: Connection, write: PublishedWrite) -> None:
     """Register the partitions of a write in the commit of the statement's transaction.
 
-    New partitions are added, an event names the changed ones, and copies on other clusters are withdrawn.
+    New partitions are added, an event names the changed partitions, and copies on other clusters are withdrawn.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.

@@ -154,7 +154,10 @@ def change_operations(context: StatementContext, statement: ChangeRows) -> froze
 
 
 def change_operation(context: StatementContext, statement: ChangeRows) -> Operation:
-    """Return one operation for the whole statement: update if it updates rows, else delete if it deletes rows."""
+    """Return one operation for the whole statement: the first of update, delete and insert that one of its clauses has.
+
+    With ``hive.txn.xlock.mergeinsert`` an INSERT counts as an update, as in :func:`change_operations`.
+    """
     found = change_operations(context, statement)
     if DataOperation.UPDATE in found:
         return Operation.UPDATE

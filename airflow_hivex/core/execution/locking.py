@@ -110,9 +110,9 @@ def check_not_outrun(
 class LockPlan:
     """The locks of a statement.
 
-    ``read`` is a dict from each table that is read to its locked partitions, or None for the whole table. ``changed``
-    has the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of tables that
-    the statement certainly writes, and does not read.
+    ``read`` is a dict from each table that is read to its locked partitions, or to None if the whole table is locked.
+    ``changed`` are the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of
+    tables that the statement certainly writes, and does not read.
     """
 
     components: tuple[LockComponent, ...]

@@ -75,8 +75,8 @@ def with_safe_pushdown(plan: Plan) -> Plan:
 def with_charsets(plan: Plan) -> Plan:
     """Return the plan; if the encoding of a file needs it, with a configuration that allows all charsets of Java.
 
-    By default, Spark 4 allows only a few charsets. A value of the cluster or session has priority. The plan must have
-    its writes already.
+    By default, Spark 4 allows only a few charsets. A value that the cluster or session configures has priority. Call
+    the function after the writes are added to the plan.
     """
     options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
     if plan.loaded is not None:

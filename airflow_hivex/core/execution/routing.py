@@ -109,7 +109,8 @@ def route(
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
-        LockError, DeadlockError, OutrunError: the locks were not acquired, or too late.
+        LockError, DeadlockError: the locks were not acquired.
+        OutrunError: while the statement waited for its locks, a table that it names was changed or replaced.
         InvalidOperationError: a table whose ROW__ID is read has no row ids, or ROW__ID may mean several tables.
     """
     bound = bind(context, statement, running, declarations if running is None else running.functions)

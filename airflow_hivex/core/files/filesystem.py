@@ -374,7 +374,7 @@ class ClusterFiles:
 
         On a local disk a reader finds the old file or the new one, and an error leaves no part of a file. A killed
         writer may leave a hidden file with the ending ``.copying``. On other file systems a reader may find a part of
-        the file. With ``new`` the place must be free, and a killed writer may leave a part of the file.
+        the file. With ``new`` the file must not exist, and a killed writer may leave a part of the file.
 
         Raises:
             StorageError: the file could not be written, or it exists already and ``new`` is set.

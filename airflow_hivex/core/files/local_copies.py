@@ -25,14 +25,13 @@ _WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 def copy_file(
     source: str, place: str, size_bytes: int, written: Callable[[int], object], checked: Callable[[], object]
 ) -> tuple[int, str, str]:
-    """Copy a file to a free place; return its size, its SHA-256 checksum, and the checksum of the copy.
+    """Copy a file to the new file ``place``; return its size, its SHA-256 checksum, and the checksum of the copy.
 
     ``written`` is called with the size of each piece. ``checked`` is called from time to time, and may raise an error
     to end the copying. An error leaves no part of the file.
 
     Raises:
-        StorageError: the source cannot be read, or the copy cannot be written, for example because its place has a
-            file.
+        StorageError: the source cannot be read, or the copy cannot be written, for example because ``place`` exists.
     """
     if size_bytes <= SMALL:
         (done,) = copy_small_files([(source, place, size_bytes)], checked)
@@ -90,11 +89,11 @@ def copy_small_files(
 ) -> list[tuple[int, str, str]]:
     """Copy files of at most :data:`SMALL` bytes, one after the other. Return the results of :func:`copy_file`.
 
-    Each file is given as a source, a free place, and a size in bytes. ``checked`` is called before each file, and may
+    Each file is given as a source, a new file, and a size in bytes. ``checked`` is called before each file, and may
     raise an error. After an error the earlier copies stay, and the failed copy leaves no part of a file.
 
     Raises:
-        StorageError: a source cannot be read, or a copy cannot be written, for example because its place has a file.
+        StorageError: a source cannot be read, or a copy cannot be written, for example because it exists already.
     """
     # For thousands of files these calls take most of the time, so there is no function in between.
     opened, read, write, pread, close, sha256 = os.open, os.read, os.write, os.pread, os.close, hashlib.sha256

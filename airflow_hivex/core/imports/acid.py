@@ -70,7 +70,7 @@ class _Place:
 
 
 _Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]]]
-"""A directory or an original file to register: its partition, the directory or path, and the path and size of files."""
+"""A directory or an original file to register: its partition, its directory or path, and (path, size) of its files."""
 
 
 class DirectoryReader:
@@ -188,7 +188,7 @@ class DirectoryReader:
     def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
         """Return the bases that a compaction has written, although their names do not show this.
 
-        Only for bases whose own write id is not committed does this matter, so only these are checked.
+        This matters only for bases whose own write id is not committed, so only these are checked.
         """
         found = []
         for name in place.files:
@@ -363,7 +363,7 @@ def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
 
 
 def read_writers(uris: Sequence[str]) -> list[frozenset[tuple[int, int]]]:
-    """Return for each nested file the distinct pairs of original write id and bucket property in its rows.
+    """Return for each file of Hive's layout the distinct (original write id, bucket property) pairs of its rows.
 
     Two columns of each file are read.
 

@@ -241,7 +241,7 @@ class HiveMetastoreClient:
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, doing: str, call: Callable[[Any], Any], *, without: object = None) -> Any:
-        """Return the answer to a call, or ``without``, if given, if the server does not have the method."""
+        """Return the answer to a call. If ``without`` is given, return this if the server does not have the method."""
         try:
             return self._call_once(doing, call, without)
         except HiveUnavailableError:

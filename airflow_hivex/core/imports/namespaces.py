@@ -112,8 +112,8 @@ class NamespaceImporter:
 
         Raises:
             NoSuchDatabaseError: the source has no such namespace.
-            CopyAlteredError: files of the source differ from their registration, or from a copy.
-            InvalidOperationError: other files lie in the place of a table, or the pattern matches no table.
+            CopyAlteredError: files of the source differ from their registration, or a copy differs from its source.
+            InvalidOperationError: the new folder of a table has files of others, or the pattern matches no table.
             HivexError: a metastore or a file system cannot be used.
         """
         name, here = normalise(namespace), normalise(into or namespace)

@@ -74,7 +74,7 @@ def _column(field: Mapping[str, Any]) -> Column:
 
 
 def _simple(type: str | Mapping[str, Any]) -> str:
-    """Return the simple string, as Spark writes it, of a type in JSON."""
+    """Return Spark's simple string, such as ``array<int>``, of a type in JSON."""
     if isinstance(type, str):
         return _NAMES.get(type, type)
     match type["type"]:

@@ -131,7 +131,7 @@ def register(spark: SparkSession, loaded: LoadedFiles) -> str:
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return the rows of files with the files' columns. If the table has the same columns, they have its order."""
+    """Return the rows of files, with the files' columns. If the table has the same columns, its order is used."""
     # The columns of all files are read, so a file with more columns than the first one loses none.
     reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
     rows = _load(reader, loaded.paths)

@@ -82,7 +82,7 @@ class DeletedRows:
 
     @property
     def view(self) -> str | None:
-        """Return the name of the temporary view that the expression reads, or None if it reads no view."""
+        """Return the name of the temporary view that :meth:`leave_out` reads, or None if there is no view."""
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
@@ -252,8 +252,8 @@ class DeletedInPartitions:
     """The deleted rows of a scan whose row ids are unique only in their partition.
 
     These are rows of original files, also after a compaction, and rows of write ids up to ``Scan.partition_row_ids``.
-    Each partition with delete deltas is an :data:`Owner`. Joins compare the number of the partition. Bitmaps have one
-    number for each pair of partition and write id.
+    Each partition with delete deltas is an :data:`Owner`. Joins compare the number of the partition. Bitmaps use a
+    number for each pair of partition and write id, in place of the write id.
 
     Source: docs/reference/directories.md, "Row layout" and "Original files".
     """
@@ -284,7 +284,7 @@ class DeletedInPartitions:
 
     @property
     def view(self) -> str | None:
-        """Return the name of the temporary view that the expression reads, or None if it reads no view."""
+        """Return the name of the temporary view that :meth:`leave_out` reads, or None if there is no view."""
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def owner(self, uri: str) -> Owner:

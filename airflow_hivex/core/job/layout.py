@@ -153,7 +153,7 @@ def partition_location(write: Write, partition: str | None) -> str:
 def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:
     """Return the name and values of a partition, or None and no values for a table without partitions.
 
-    ``dynamic`` is a dict from lower-case key to text.
+    ``dynamic`` has the values of the dynamic partition columns, as a dict from the column's name in lower case.
     """
     if not write.partition_columns:
         return None, ()

@@ -18,7 +18,7 @@ from airflow_hivex.core.model.row_ids import encode_bucket, number_files
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """An original file.
+    """An original file, a data file from before the table was transactional.
 
     Its row ids are consecutive from ``first_row_id``, in the bucket with the property ``bucket``.
     """
