@@ -58,8 +58,8 @@ __all__ = ["Result", "Session"]
 class Session:
     """A connection of a user to the warehouse, with a current database and optionally a pinned cluster.
 
-    Its statements run one after the other. A session belongs to one thread; other threads may call only :meth:`cancel`
-    and :meth:`can_be_resumed`.
+    Its statements run one after the other. A session belongs to one thread; other threads may use only :meth:`cancel`
+    and :attr:`can_be_resumed`.
     """
 
     def __init__(
@@ -447,8 +447,8 @@ class Session:
     def can_be_resumed(self) -> bool:
         """Return whether the running statement's job continues after the end of this process.
 
-        A session of the same writer that runs the same statement then waits for the job. Other threads may call this
-        method.
+        A session of the same writer that runs the same statement then waits for the job. Other threads may read this
+        property.
         """
         running = self._state.running
         operation = None if running is None else running.operation

@@ -45,7 +45,7 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
 _MOST_FILES = 300
-"""The number of files after which a transaction begins no further place. Replications of its tables wait for it."""
+"""The number of files after which a transaction takes no further place, since replications wait for it."""
 
 
 @dataclass(frozen=True, slots=True)

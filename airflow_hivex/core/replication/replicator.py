@@ -122,7 +122,9 @@ class Replicator:
         Raises:
             UnknownClusterError: a cluster is not configured.
             NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
-            InvalidOperationError: the cluster is the primary of a table, or a list of partitions does not fit.
+            InvalidOperationError: the cluster is the primary of a table, or partitions are named for a table without
+                partition keys.
+            InvalidParametersError: no table is named, an option is not valid, or several tables have named partitions.
             CopyAlteredError: a source or a copy is truncated or altered.
             CopyOutdatedError: streaming writers have added files to the same directories during each attempt.
             StorageError: a file system cannot be read or written, or is full.

@@ -55,8 +55,8 @@ class TransactionLimits:
 class TimeLimits:
     """The time limits of the connections of a process.
 
-    ``silence_s`` limits the silence of a server or client, and an idle transaction. ``locks_s`` limits the wait for
-    locked rows.
+    ``silence_s`` is the longest time in seconds without an answer of the server or client, and the longest pause within
+    a transaction. ``locks_s`` is the longest wait for locked rows.
     """
 
     silence_s: int

@@ -230,8 +230,9 @@ statistics = Table(
 )
 """The statistics that ANALYZE has computed for partitions, and for tables (without ``partition_id``).
 
-``valid_write_ids`` is their snapshot. ``columns`` is a dict from a column's name in the files to its statistics. A
-rename of a column or table does not change the name in the files."""
+``valid_write_ids`` is the snapshot in which they were computed. ``columns`` is a dict from a column's name in the files
+to its statistics. A rename of a column or table does not change the name in the files.
+"""
 
 directories = Table(
     "directories",
@@ -269,7 +270,7 @@ directory_copies = Table(
     Column("registered_ms", BigInteger, nullable=False),
     Column("checksum", Text),
 )
-"""The clusters that have a directory, including the primary cluster. Without ``checksum`` the checksum is unknown."""
+"""The clusters that have each directory, including the primary cluster. ``checksum`` is NULL if it is unknown."""
 
 copy_places = Table(
     "copy_places",

@@ -47,7 +47,7 @@ partition_events = Table(
     Column("event_ms", BigInteger, nullable=False),
     Index("ix_partition_events_event_ms", "event_ms"),
 )
-"""Marks that a partition is loaded, made by clients. As in Hive, a mark has the names of the table and partition."""
+"""Marks by which clients report that a partition is loaded. As in Hive, a mark has the names of table and partition."""
 
 caches = Table(
     "caches",

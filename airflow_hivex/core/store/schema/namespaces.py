@@ -52,8 +52,10 @@ link_partitions = Table(
     Column("changed_ms", BigInteger, nullable=False),
     Index("ix_link_partitions_partition_id", "partition_id"),
 )
-"""The partitions that ALTER LINK has added to a link, and those that ALTER LINK or RETENTION has removed from a dynamic
-link."""
+"""The partitions that ALTER LINK has added to a link, and the partitions that were removed from a dynamic link.
+
+ALTER LINK or the link's RETENTION removes partitions.
+"""
 
 quotas = Table(
     "quotas",

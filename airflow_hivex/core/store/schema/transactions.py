@@ -211,8 +211,9 @@ locks = Table(
         postgresql_where=text("blocked_by_lock_id IS NOT NULL"),
     ),
 )
-"""The locks of requests. The locks of a request have the same ``lock_id``, and are numbered from 1.
+"""The granted locks and the waiting locks. The locks of a request have the same ``lock_id``, and are numbered from 1.
 
 Transaction 0 stands for no transaction. An empty ``table`` stands for the whole database, an empty ``partition`` for
 the whole table. A search for blocking locks compares one column that has its own index, so that the database uses the
-index even without statistics."""
+index even without statistics.
+"""
