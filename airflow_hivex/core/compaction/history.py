@@ -225,7 +225,10 @@ _LIST_ORDERS: dict[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class CompactionCounts:
-    """The numbers of queue entries by state, the time of the oldest request, and the failures of the last 24 hours."""
+    """The numbers of queue entries by state, the time of the oldest waiting entry, and the failures of 24 hours.
+
+    ``failed`` is the number of these failures, and ``last_failed`` is the last of them.
+    """
 
     queue: dict[CompactionState, int]
     oldest_enqueued_at: datetime | None

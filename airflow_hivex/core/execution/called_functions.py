@@ -213,7 +213,7 @@ def _body(
 
 
 def _with_qualified_parameters(query: Query, function: PermanentFunction, definition: SqlFunction) -> Query:
-    """Return the body with ``f.parameter`` replaced by the full name of the function ``f`` before the parameter."""
+    """Return the body with the function's full name before each parameter that the function's name qualifies."""
     if any(normalise(name_of(token)) == function.name for token in tokenize(definition.parameters)):
         # A field of the parameter of that name.
         return query

@@ -53,7 +53,7 @@ class InsertedRows:
 
 
 AS_GIVEN = InsertedRows()
-"""The value for an INSERT INTO that names no partition and no columns."""
+"""The value for a statement that adds rows, and names neither a partition nor columns for them."""
 
 
 def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:

@@ -153,7 +153,7 @@ def check_location(
 def check_links(
     context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
 ) -> None:
-    """Refuse a partition's folder that leads by symbolic links to a folder of another namespace, if either is closed.
+    """Refuse a partition's folder if symbolic links lead to another namespace's folder, and either namespace is closed.
 
     A folder without symbolic links is not checked.
 

@@ -48,7 +48,7 @@ MOST_WORDS = 1 << 21
 MOST_CASES = 24
 """The greatest number of writers that the expression compares one by one.
 
-With more writers, the expression looks up the bitmap of a writer in a second array, with a place for each possible one.
+With more writers, the expression looks up the bitmap of a writer in an array with a place for each possible writer.
 """
 MOST_PLACES = 1 << 20
 """The greatest number of places in the array for looking up writers. With more places, Spark uses a join."""

@@ -86,7 +86,7 @@ class Tail:
 
     @property
     def writer_version(self) -> int:
-        """Return the version of the writer, by which readers know the faults of this writer."""
+        """Return the version of the writer, by which readers work around known faults of this writer."""
         return self.postscript.number(_PS_WRITER_VERSION)
 
     @property
