@@ -220,7 +220,7 @@ class Metastore:
 
         Raises:
             SettingsError: a parameter, the URL or a cluster's description is not valid.
-            StoreUnavailableError: the database file cannot be created in its folder.
+            StoreUnavailableError: the SQLite file, or its folder, cannot be used.
         """
         checked = with_environment(Settings(settings or {}))
         store = Store(url, settings=checked, create=False)
@@ -353,7 +353,8 @@ class Metastore:
     def accept_root(self, cluster: str) -> int:
         """Accept the current root of a cluster's file system after the previous root was lost or replaced.
 
-        Returns the number of directories registered on the cluster; :attr:`doctor` reports missing directories.
+        Returns the number of directories that are registered on the cluster. :attr:`doctor` reports which of them the
+        file system does not have.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -376,8 +377,8 @@ class Metastore:
     ) -> Iterator[ImportedObject]:
         """Import the databases, tables and views of a Hive metastore, and yield the result of each object.
 
-        An import may be repeated: an object that exists here already is compared, and not changed. Files stay in their
-        places. Each table is imported with all its partitions, or not at all.
+        An import may be repeated: an object that exists here already is compared, and not changed. Files are neither
+        moved nor copied. Each table is imported with all its partitions, or not at all.
 
         Args:
             address: ``thrift://host:port``, or several addresses with commas, which are tried in this order.

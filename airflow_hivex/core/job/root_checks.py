@@ -108,7 +108,7 @@ def guarded(rows: DataFrame) -> DataFrame:
 
 
 def markers() -> tuple[Marker, ...]:
-    """Return the markers of the job's roots, for tasks in Python."""
+    """Return the markers of the job's roots, which tasks in Python check with :func:`root_markers.check`."""
     return tuple((number, root.marker, root.root_id) for number, root in enumerate(_roots.get()) if root.marker)
 
 

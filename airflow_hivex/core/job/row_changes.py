@@ -101,7 +101,7 @@ def matched_rows(
 ) -> DataFrame:
     """Return the rows for EXPLAIN: the events of an UPDATE or DELETE, or the matching rows of a MERGE. No job runs.
 
-    For temporary views see :func:`change_rows`.
+    ``made`` and ``views`` are used as in :func:`change_rows`.
     """
     return _Changing(spark, changes, write, arguments, made, views, Kept(spark)).explained()
 
@@ -244,7 +244,7 @@ class _Changing:
 
 
 def _check_names(source: DataFrame) -> None:
-    """Refuse a source with a column that would hide a column of the job.
+    """Refuse a source with a column whose name the job needs for a column of its own.
 
     Raises:
         InvalidObjectError: the source has a column of such a name.

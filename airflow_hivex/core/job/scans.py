@@ -222,7 +222,7 @@ def _load(
 
 
 def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
-    """Return the rows that the snapshot sees; ``rows`` have their metadata columns."""
+    """Return the rows that the snapshot sees. ``rows`` must have the metadata columns."""
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
@@ -297,7 +297,7 @@ def _is_written_here(part: ScanPart) -> bool:
 
 
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
-    """Return Spark's expression for a column of files, with the column's current name.
+    """Return Spark's expression for a column in the files, with the column's current name.
 
     Conditions on an ``opaque`` column are not pushed down. With ``numbered_times`` the files store a TIMESTAMP_NTZ as a
     number of microseconds.
@@ -311,7 +311,7 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 
 
 def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
-    """Return Spark SQL for a column of files, with the column's current name."""
+    """Return Spark SQL for a column in the files, with the column's current name."""
     value, declared = quoted(column.in_files), field(column).dataType
     if opaque and isinstance(declared, TimestampType):
         value = f"timestamp_micros(unix_micros({value}))"

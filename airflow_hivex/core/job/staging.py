@@ -222,7 +222,7 @@ class Staging:
         return {unquote(part["file"]).partition(f"/{self._name}/")[2]: int(part[ROWS]) for part in parts}
 
     def discard(self) -> None:
-        """Delete the directory, for another attempt to write."""
+        """Delete the directory, so that the write can be repeated."""
         self.place.delete()
 
     def remove(self) -> None:

@@ -157,7 +157,7 @@ def opened_in(text: str) -> dict[str, Any]:
 
 
 def place(location: str) -> Place:
-    """Return the place of a URI or local path."""
+    """Return a URI or local path as a :class:`Place`: its file system, and its path there."""
     known = _roots.filesystem(location)
     if known is not None:
         return Place(known, location.partition("://")[2])

@@ -107,7 +107,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stripe:
-    """A stripe of an ORC file. ``deleted`` is a dict from writer to the ids of deleted rows.
+    """A stripe of an ORC file. ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of its deleted rows.
 
     ``is_touched`` says that some rows are excluded, ``is_gone`` that all rows are.
     """

@@ -49,7 +49,7 @@ class Form:
 class Piece:
     """The stripes that become one file, as (URI of the file, number of the stripe) pairs in the order of their keys.
 
-    ``deleted`` is a dict from writer to the ids of its deleted rows, in ascending order.
+    ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of its deleted rows, in ascending order.
     """
 
     stripes: Sequence[tuple[str, int]]

@@ -156,10 +156,10 @@ def _readable(value: Expression, type: DataType) -> Expression:
 
 
 def _for_arrow(type: DataType) -> DataType:
-    """Return the type in the form for an Arrow table.
+    """Return the type to which Spark casts values of the given type before they become an Arrow table.
 
     Repeated names in a struct get numbers, since the keys of a dict are unique. Values without a type, such as the
-    elements of ``array()``, are strings, since in Arrow such a type must allow NULL.
+    elements of ``array()``, become strings, since in Arrow such a type must allow NULL.
     """
     match type:
         case NullType():
@@ -204,7 +204,7 @@ def spread(
     double, the text of an integer would get a point next to a decimal, and a date would become a time. Source:
     docs/reference/statements.md, "Texts in columns of other types"; ResolveInlineTables of Spark.
 
-    The targets are positions among the given columns of the write.
+    The targets are positions among the columns that the INSERT gives.
 
     Raises:
         ColumnCountMismatchError, NoSuchColumnError: as :func:`layout.given_columns`.

@@ -37,11 +37,12 @@ def write_rows(
     """Write rows; return the new directories, one for each partition that gets rows.
 
     An overwrite of a whole table or of one named partition writes a base even without rows. ``places`` has, for each
-    column of the rows, the position of its target among the given columns; several columns may have one target.
+    column of the rows, the position of its target among the columns that the INSERT gives. Several columns may have one
+    target.
 
     Raises:
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
-        NoSuchColumnError: the query returns a column by name that the table does not have.
+        NoSuchColumnError: columns match by name, and the table lacks a column of the query.
         TypeMismatchError: a column needs an explicit CAST.
         ConstraintViolationError: a row violates a constraint of the table. :func:`constraints.violation` makes this
             error from Spark's error.
@@ -219,7 +220,10 @@ def queried(
     *,
     views: Sequence[str] = (),
 ) -> list[DataFrame]:
-    """Return the rows of each INSERT, for EXPLAIN. No job runs. For temporary views see :func:`write_inserts`."""
+    """Return the rows of each INSERT, for EXPLAIN. No job runs.
+
+    ``made`` and ``views`` are used as in :func:`write_inserts`.
+    """
     for source in sources:
         view_queries.query(spark, source.sql, arguments, (*made, *views)).createOrReplaceTempView(source.view)
         made.append(source.view)

@@ -21,7 +21,7 @@ ANSWER_TIMEOUT_S = 30
 
 
 class JobTrackerKind(enum.Enum):
-    """The kind of connection to Spark."""
+    """The kind of a cluster's connection to Spark."""
 
     LOCAL = "local"
     CONNECT = "connect"
@@ -45,7 +45,9 @@ _KINDS = (
 
 
 def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKind:
-    """Return the kind of a job tracker. A word that is not a master URL of Spark is the id of an Airflow connection.
+    """Return the kind of connection to Spark that a cluster's ``jobtracker`` property describes.
+
+    A word that is not a master URL of Spark is the id of an Airflow connection.
 
     Raises:
         InvalidClusterPropertiesError: ``jobtracker`` is neither a master URL nor a word.

@@ -264,7 +264,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def parameters_of(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
-    """Return all parameters of a primitive type, from the parameters in a text.
+    """Return all parameters of a primitive type: the ``given`` parameters, and default values for the others.
 
     Raises:
         ValueError: the type cannot have these parameters. The text of the error is the reason.
@@ -289,7 +289,7 @@ Item = TypeVar("Item")
 
 
 class _Reader:
-    """Reads one type from a text."""
+    """A reader of one type in a text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -391,7 +391,7 @@ class _Reader:
 
 
 def _spaced(found: re.Match[str]) -> Primitive:
-    """Return the type that is spelled in several words."""
+    """Return a type that is spelled in several words, such as ``DOUBLE PRECISION``."""
     match found.lastgroup:
         case "double":
             return Primitive("double")
@@ -423,7 +423,7 @@ def is_assignable(given: Primitive, target: Primitive) -> bool:
 
 
 def is_readable(target: ColumnType) -> bool:
-    """Return whether INSERT may convert a constant text to a value of a type."""
+    """Return whether INSERT may convert a constant text to a value of the type ``target``."""
     return isinstance(target, Primitive) and target.family in (*_NUMBERS, Family.MOMENT, Family.BOOLEAN, Family.BINARY)
 
 

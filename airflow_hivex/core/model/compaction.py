@@ -36,7 +36,7 @@ class CompactionType(enum.Enum):
 
     @property
     def shown(self) -> str:
-        """Return the word of SHOW COMPACTIONS."""
+        """Return the word with which SHOW COMPACTIONS shows the type."""
         return self.name
 
     @classmethod
@@ -74,7 +74,7 @@ class CompactionState(enum.Enum):
 
     @property
     def shown(self) -> str:
-        """Return the word of SHOW COMPACTIONS."""
+        """Return the words with which SHOW COMPACTIONS shows the state."""
         return self.name.lower().replace("_", " ")
 
     @property

@@ -40,7 +40,7 @@ _OF_THE_APPLICATION = re.compile(
 
 
 def stored_name(name: str) -> str:
-    """Return the name under which a session stores a variable (``hivevar:x``) or a parameter (no prefix)."""
+    """Return the name by which a session stores a variable (with ``hivevar:``) or a parameter (without a prefix)."""
     scope, _, rest = name.partition(":")
     scope = f"{scope.strip().lower()}:"
     if scope == HIVEVAR:

@@ -42,7 +42,10 @@ class Key:
 
     @property
     def sql(self) -> str:
-        """Return the text that follows the name of the constraint in CREATE TABLE, or the column for NOT NULL."""
+        """Return the SQL text of the constraint, which follows its name in CREATE TABLE.
+
+        The text of a NOT NULL follows the column instead.
+        """
         found = self.kind.value
         if self.kind is not KeyKind.NOT_NULL:
             found += f" {_listed(self.columns)}"

@@ -154,7 +154,7 @@ def _visibility_suffix(txn_id: int) -> str:
 def parse_directory(name: str) -> AcidDirectory | None:
     """Return the ACID directory with the name, or None for any other name.
 
-    Numbers may be padded to any width or not at all.
+    Numbers may be padded with zeros to any width, or not at all.
     """
     found = _DELTA.fullmatch(name)
     if found:

@@ -83,7 +83,7 @@ def int_of(argument: Typed) -> int:
 
 
 def date_of(argument: Typed) -> date:
-    """Return the argument as Spark casts it to a date. A TIMESTAMP is refused: its date depends on the time zone."""
+    """Return the argument as Spark casts it to a date. A TIMESTAMP is undecided: its date depends on the time zone."""
     match argument:
         case Typed(datetime() as value, "timestamp_ntz"):
             return value.date()
@@ -233,7 +233,7 @@ _TEXTS_OF_DATES: dict[str, Collection[int]] = {
     "to_date": (0, 1),
     **dict.fromkeys(("date_format", "trunc"), (1,)),
 }
-"""The positions of arguments that must be texts, so that Spark does not cast them."""
+"""A dict from function to the positions of the arguments that must be texts, so that Spark does not cast them."""
 
 
 def _substring(text: Typed, start: Typed, length: Typed | None = None) -> Typed:
@@ -339,10 +339,10 @@ _TEXTS_OF_TEXTS: dict[str, Collection[int]] = {
     **dict.fromkeys(("lpad", "rpad"), (0, 2)),
     **dict.fromkeys(("split_part", "substring_index"), (0, 1)),
 }
-"""The positions of arguments that must be texts, so that Spark does not cast them."""
+"""A dict from function to the positions of the arguments that must be texts, so that Spark does not cast them."""
 
 _TEXTS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"concat_ws": _concat_ws}
-"""Functions whose result may not be NULL although an argument is NULL."""
+"""The functions that may return a text although an argument is NULL."""
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -438,7 +438,7 @@ _OF_NUMBERS: dict[str, tuple[int, int, Function]] = {
 }
 
 _NUMBERS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": _coalesce}
-"""Functions whose result may not be NULL although an argument is NULL."""
+"""The functions of values of any type that may return a value although an argument is NULL."""
 
 
 FUNCTIONS = {**_OF_TEXTS, **_OF_DATES, **_OF_NUMBERS}

@@ -183,7 +183,7 @@ class LockInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockResponse:
-    """The response to a request: its id (0 if the request was refused), and the first conflicting lock."""
+    """The response to a request: the id of its locks (0 if it was refused), and the first conflicting lock."""
 
     lock_id: int
     state: LockState

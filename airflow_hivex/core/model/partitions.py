@@ -12,7 +12,7 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The value for NULL (and the empty string) in a partition name."""
 
 NUL_IN_VALUE = "the value has a NUL character, which the name of a directory cannot have; remove it"
-"""The reason why a text is not a partition value."""
+"""The reason why a text with a NUL character cannot be a partition value."""
 
 MAX_FOLDER_BYTES = 255
 """The largest length of a folder's name in bytes, in most file systems and in HDFS."""

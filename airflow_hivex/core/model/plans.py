@@ -177,10 +177,12 @@ def assigned_name(clause: int, value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """The action of a clause on a row; see ``parser.statements.ChangeClause``.
+    """The action of a clause of an UPDATE, DELETE or MERGE on a row; ``columns`` are the assigned columns.
 
-    With ``by_name`` and ``fills`` the source may lack columns. These columns stay unchanged in an updated row, and get
-    their default values in a new row.
+    ``values`` is the number of values of an INSERT without a list of columns. With ``by_name`` each column gets the
+    value of the source's column of the same name. With ``fills``, too, the source may lack columns. These columns stay
+    unchanged in an updated row, and get their default values in a new row. ``defaults`` are the positions of values
+    that are DEFAULT, ``texts`` of values that are constant texts or NULL.
     """
 
     action: str

@@ -222,7 +222,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """The plan of a move in the current state, without changes. ``notices`` are facts that do not prevent the move.
+    """The plan of a move that begins now; nothing is changed. ``notices`` are facts that do not prevent the move.
 
     ``estimated_s`` is the time for the bytes at ``bytes_per_second``.
     """

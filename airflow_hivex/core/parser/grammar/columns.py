@@ -167,7 +167,7 @@ def _column_constraint(cursor: Cursor, column: str) -> Constraints:
 
 
 def make_changed_column(parts: Parts) -> ChangeColumn:
-    """Return the statement. In Spark's older form of CHANGE the user writes the name of the column only once."""
+    """Return ALTER TABLE CHANGE COLUMN. In Spark's older form the user writes the name of the column only once."""
     values = dict(parts.values)
     if "is_whole" in values:
         del values["is_whole"]

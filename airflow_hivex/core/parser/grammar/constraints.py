@@ -28,7 +28,7 @@ _NO_PART = (exp.Query, exp.Window, exp.AggFunc, exp.Star, exp.Placeholder)
 
 @dataclass(slots=True)
 class ConstraintReader:
-    """A reader of the constraints in the list of columns of a table."""
+    """A reader of the constraints in a table's list of columns."""
 
     defaults: dict[str, str] = field(default_factory=dict)
     not_null: list[str] = field(default_factory=list)

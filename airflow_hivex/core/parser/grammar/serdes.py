@@ -22,7 +22,10 @@ from airflow_hivex.core.parser.lexer.tokens import Cursor
 
 @dataclass(frozen=True, slots=True)
 class SerDe:
-    """The table format that a SerDe reads, the formats in STORED AS that are valid with it, and its options."""
+    """A SerDe that statements may name: the table format for its files, and the options of this format.
+
+    ``stored_as`` are the formats that STORED AS may name together with the SerDe.
+    """
 
     format: str
     stored_as: tuple[str, ...]
@@ -83,10 +86,7 @@ _TEXT_OPTIONS |= {"fielddelim": FIELD_DELIM, "escapedelim": ESCAPE, "collectiond
 
 
 def text_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a statement for Hive's text files.
-
-    Spark's names of some properties become Hive's names.
-    """
+    """Return a statement's options for Hive's text files, with Hive's names in place of Spark's names."""
     return {_TEXT_OPTIONS.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
