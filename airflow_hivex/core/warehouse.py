@@ -39,7 +39,10 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Run a statement, which may read ``frames``, and return its result. A repeated ``batch_key`` skips it."""
+        """Run a statement, which may read ``frames``, and return its result.
+
+        The statement is skipped if its ``batch_key`` was committed before.
+        """
 
 
 class Warehouse:

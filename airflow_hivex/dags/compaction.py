@@ -2,7 +2,7 @@
 
 `housekeep` returns compactions of lost workers to the queue. `initiate` requests compactions by thresholds.
 `find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first. One task `compact`
-runs each of them. A later run takes further compactions. After the compactions, `clean` deletes replaced files and
+runs each of them. Further compactions wait for a later run. After the compactions, `clean` deletes replaced files and
 files of aborted transactions, even if a compaction has failed. `report` ends the run, and fails if an earlier task has
 failed.
 

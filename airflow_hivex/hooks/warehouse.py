@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """A part of a transaction, which one try of a task has joined. ``name`` is the name of the part."""
+    """A transaction that one try of a task has joined. ``name`` is the name of the task's part in the transaction."""
 
     metastore: str
     txn_id: int

@@ -126,7 +126,7 @@ class HivexCreateLinkOperator(_LinkOperator):
 
 
 class HivexAlterLinkOperator(_LinkOperator):
-    """Add partitions of a link, then drop partitions, then set properties.
+    """Add partitions to a link, then drop partitions from it, then set its properties.
 
     It returns ``{"namespace", "link", "added", "dropped"}`` with the names of the changed partitions.
 

@@ -323,7 +323,7 @@ class HivexQueryOperator(BaseOperator):
     def _end(
         self, context: Context, hook: WarehouseHook, txn_ids: Sequence[int], links: Sequence[Any], result: Any
     ) -> Any:
-        """Declare the tables, send the events of transactions and links, and return the result."""
+        """Declare the read tables as inlets, send the events of transactions and links, and return the result."""
         from airflow_hivex.operators.asset_events import declare_inlets, send_events
         from airflow_hivex.operators.query import declare_links
 
@@ -344,7 +344,7 @@ class HivexQueryOperator(BaseOperator):
         return None
 
     def _statements(self) -> list[str]:
-        """Return the statements to run. With ``output_table`` the last statement is changed to write its rows there."""
+        """Return the statements to run. With ``output_table`` the last one is rewritten to write to that table."""
         if not isinstance(self.sql, str | list | tuple):
             # A function of the task returns them, and was not called in this process.
             return []

@@ -40,11 +40,11 @@ class Course:
 
     ``database`` and ``cluster`` are the current database and cluster of the session. ``done`` is the number of complete
     statements. ``txn_id`` is the transaction of the next statement. ``conflicts`` says how often a conflict has aborted
-    this statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end
-    of the task's ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction
-    of a group. ``committed`` has the transactions of complete statements. ``links`` has their changes of links
-    (``LinkChange`` in ``operators/query.py``). ``scripts`` has the scripts that the function of a decorated task has
-    returned, because the function is called only once.
+    this statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end of the task's
+    ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction of a group.
+    ``committed`` has the transactions of complete statements. ``links`` has their changes of links (``LinkChange`` in
+    ``operators/query.py``). ``scripts`` has the scripts that the function of a decorated task has returned, because the
+    function is called only once.
     """
 
     database: str | None
@@ -63,7 +63,7 @@ class Course:
     def begin(
         cls, database: str | None, cluster: str | None, timeout: timedelta | None, scripts: list[str] | None
     ) -> Course:
-        """Return the course of a task that begins now."""
+        """Return the ``Course`` of a task that begins now."""
         ends_at = None if timeout is None else (datetime.now(UTC) + timeout).isoformat()
         return cls(database, cluster, ends_at=ends_at, scripts=scripts)
 

@@ -188,7 +188,7 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
-    By default it waits for a commit that is later than the end of the sensor in the DAG's last successful run. The
+    By default it waits for a commit after the time at which the sensor ended in the DAG's last successful run. The
     transaction of that commit may have begun earlier. In the first run any commit is enough. It returns ``{"table",
     "partition", "write_id", "txn_id", "committed_at", "mark"}`` of the last commit; ``mark`` is the point from which
     the next run waits.

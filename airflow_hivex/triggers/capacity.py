@@ -19,7 +19,7 @@ _LARGEST = 3
 def look_at_quotas(
     hivex_conn_id: str, namespace: str | None, cluster: str | None, percent: float | None
 ) -> Answer | None:
-    """Return the quotas whose use has reached the level, as the result of the sensor, or None if no quota has.
+    """Return the result of the sensor, with the quotas whose use has reached the level, or None without such quotas.
 
     :param namespace: the namespace; None for all namespaces
     :param cluster: the cluster; None for all clusters

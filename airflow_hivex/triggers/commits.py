@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
-"""The key of the last event that Airflow has stored, in the state of the asset. The plugin records this event."""
+"""The key, in the state of an asset, of the last event that Airflow has stored. The plugin records this event."""
 POSITION = "hivex_position"
-"""The key of the last event of the notification log that the watcher has finished, in the state of the asset."""
+"""The key, in the state of an asset, of the last event of the notification log that its watcher has finished."""
 WATCHED = {"hivex_events": "commits"}
 """The extra of assets whose events come from the notification log. Operators do not send events for these assets."""
 BATCH = 500
@@ -247,12 +247,11 @@ class _Progress:
             self.position = max(self.position, _yielded.get(self._trigger.trigger_id, -1))
 
     async def store(self, *, now: bool = False) -> None:
-        """Store the position at most once a minute, after Airflow has stored all events before it.
+        """Store the position, at most once a minute, when Airflow has stored all earlier events.
 
-        If Airflow has not stored them in time, the position is stored with a warning.
-
-        After a restart the watcher reads the log from the stored position, and skips events up to the last one that the
-        plugin has recorded.
+        If Airflow has not stored them within two minutes, store the position with a warning. After a restart the
+        watcher reads the log from the stored position, and skips events up to the last one that the plugin has
+        recorded.
         """
         if self._state is None or not (now or time.monotonic() - self._stored_at > STORE_EVERY_S):
             return

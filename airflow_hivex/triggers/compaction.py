@@ -21,7 +21,7 @@ MOST_PARTITIONS = 1000
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
     """Return the record of a compaction if it has ended, or else None.
 
-    :param until_cleaned: True: wait until the replaced files are deleted. False: wait only until the rows are merged
+    :param until_cleaned: True: the end is the deletion of the replaced files. False: the end is the merge of the rows
     :raises CompactionNotDoneError: the compaction has failed, or was withdrawn from the queue
     :raises NoSuchCompactionError: no compaction has the id, or its record is deleted already
     """

@@ -89,7 +89,7 @@ class Endpoint:
         return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:
-        """Return the cluster with a name, or None if the client does not name a cluster.
+        """Return the cluster that a client names, or None if the client names no cluster.
 
         Raises:
             UnknownClusterError: the cluster is not configured.

@@ -263,7 +263,7 @@ def _moment(text: str, *, has_time: bool) -> Comparable | None:
 
 
 def _shown(key: Key, text: str | None) -> str | None:
-    """Return the text that LIKE compares, or None for NULL. NULL in a key of a text type is also a text."""
+    """Return the text that LIKE compares, or None for NULL. For a text type, NULL is the default partition's name."""
     return None if text is None or (text == DEFAULT_PARTITION and not key.is_text) else text
 
 

@@ -161,10 +161,10 @@ class UnfinishedCalls:
 
 
 SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
-"""The types whose values have a fixed size: bool, byte, double, i16, i32, i64."""
+"""A dict from type to size in bytes, for the types of fixed size: bool, byte, double, i16, i32, i64."""
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
 LEAST = {**SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
-"""The smallest number of bytes of a value of each type."""
+"""A dict from type to the smallest size of its values in bytes."""
 _READ_I32 = Struct(">i").unpack_from
 _DEEPEST = 64
 FEW = 1000

@@ -348,7 +348,7 @@ def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
 
 
 def raise_write_ids(connection: Connection, table_id: int, next_write_id: int) -> None:
-    """Set the next write id of a table to ``next_write_id`` if it is lower. One round trip."""
+    """Set the next write id of a table to ``next_write_id``, unless it is already higher. One round trip."""
     following = next_write_ids.c
     lower = (following.table_id == table_id, following.next < next_write_id)
     later(connection, update(next_write_ids).where(*lower).values(next=next_write_id))

@@ -68,7 +68,7 @@ _COMMIT_READER = Prepared(
 class Committer:
     """The service that commits transactions, in the caller's database transaction.
 
-    ``register_writes`` adds the directories that a transaction's statements have written to the catalog.
+    ``register_writes`` registers in the catalog the directories that the statements of a transaction have written.
     """
 
     def __init__(self, clock: Clock, register_writes: RegisterWrites | None) -> None:

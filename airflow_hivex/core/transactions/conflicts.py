@@ -181,7 +181,7 @@ WRITES = PreparedForIds(_writes_of)
 
 
 def writes_from(rows: Rows) -> dict[int, list[Write]]:
-    """Return the distinct writes of each transaction, as a dict from transaction id, from rows of :data:`WRITES`."""
+    """Return a dict from transaction id to the distinct writes of the transaction, read from rows of :data:`WRITES`."""
     write_ids = {
         (txn_id, table_id): write_id for txn_id, table_id, _, _, _, operation, write_id in rows if not operation
     }
@@ -307,7 +307,7 @@ def forgetting_components(txn_ids: Sequence[int]) -> Iterator[Call]:
 def written_since(
     connection: Connection, table_ids: Mapping[int, str], valid_txns: ValidTxnList, *, updates_only: bool
 ) -> frozenset[str]:
-    """Return the names of the tables to which transactions have committed that the snapshot does not see.
+    """Return the names of the tables with commits that the snapshot does not see.
 
     ``table_ids`` is a dict from table id to name. With ``updates_only`` commits that only insert rows do not count.
     """

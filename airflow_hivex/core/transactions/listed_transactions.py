@@ -92,7 +92,7 @@ class TransactionListing:
         self._clock = clock
 
     def transactions(self, wanted: PageRequest, state: TxnState | None = TxnState.OPEN) -> Page[ListedTransaction]:
-        """Return transactions, of one state or of all states. Three queries.
+        """Return a page of the transactions in ``state``, or in any state for None. Three queries.
 
         The search text is compared with ids, users, hosts and agents.
 
@@ -109,14 +109,14 @@ class TransactionListing:
             return Page(_with_locks(connection, found.rows), found.total)
 
     def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
-        """Return the newest 200 transactions with one of the agents or ids, sorted by id. Two queries."""
+        """Return the newest 200 transactions whose agent or id is given, sorted by id. Two queries."""
         query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
         with self._store.read() as connection:
             found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()
             return _with_locks(connection, [transaction_from(row) for row in reversed(found)])
 
     def locks(self, wanted: PageRequest, txn_id: int | None = None, state: LockState | None = None) -> Page[LockInfo]:
-        """Return the locks of one transaction, or of all. The search text is compared with names, users and agents.
+        """Return a page of the locks of a transaction, or of all locks. The search covers names, users and agents.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.

@@ -62,7 +62,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 def _inserting(values: Mapping[str, ColumnElement[Any]]) -> Prepared:
     """Return the INSERT of a new transaction's row.
 
-    It must run after the counter is locked, so that it reads the rows of all earlier transactions.
+    The INSERT must run after the counter is locked, so that it reads the rows of all earlier transactions.
     """
     row = select(*values.values()).where(_OF_TXN_IDS)
     return Prepared(insert(txns).from_select(list(values), row, include_defaults=False))
@@ -108,7 +108,7 @@ class KeyTakenError(Exception):
 def open_transactions(
     exchange: Exchange, new: Sequence[NewTransaction], now_ms: int, check: Callable[[int], None] | None
 ) -> list[int]:
-    """Open transactions, finish the exchange, and return the ids. Only a single transaction may have a key.
+    """Open transactions, finish the exchange, and return the ids. A key is possible only for a single transaction.
 
     ``check`` is called with the current number of open transactions, and may raise an error. One round trip, or two
     with a ``check`` or a key.

@@ -207,8 +207,8 @@ def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredT
     """Refuse an INSERT OVERWRITE while another one of the transaction may write to the same partition or table.
 
     Both statements would write the same base directory. If one of them failed, the files of the other would be deleted,
-    too. ``of_table`` are the writes of the transaction to the table. ``partition`` is None for
-    dynamic partitions, and for a table without partitions.
+    too. ``of_table`` are the writes of the transaction to the table. ``partition`` is None for dynamic partitions, and
+    for a table without partitions.
 
     Raises:
         InvalidOperationError: another INSERT OVERWRITE still runs, or was killed and not repeated.
@@ -278,7 +278,7 @@ def read(connection: Connection, write_id: int) -> PendingWrite | None:
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """Return the directories that a transaction has written, as a dict from table id to a dict from partition.
+    """Return a dict from table id to a dict from partition to the directories that a transaction has written.
 
     The partition None stands for a table without partitions.
     """

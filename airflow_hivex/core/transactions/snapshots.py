@@ -40,7 +40,7 @@ class SnapshotReader:
             return read_valid_txns(connection, txn_id)
 
     def valid_write_ids(self, names: Sequence[str], valid_txns: ValidTxnList) -> dict[str, ValidWriteIdList]:
-        """Return the write id lists of tables in a snapshot, as a dict from name (``database.table``).
+        """Return a dict from ``database.table`` to the write id list that the table has in a snapshot.
 
         Raises:
             NoSuchTableError: a table does not exist.
@@ -91,7 +91,7 @@ def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest id up to which a snapshot, which belongs to ``txn_id``, sees all transactions as ended."""
+    """Return the highest id up to which the snapshot of transaction ``txn_id`` sees all transactions as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 

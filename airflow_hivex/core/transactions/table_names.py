@@ -83,7 +83,7 @@ def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> 
 
 
 def split_name(name: str) -> QualifiedName:
-    """Split ``database.table`` into database and table. Without a database it is the default database."""
+    """Split ``database.table`` into database and table. A name without a database belongs to ``default``."""
     database, _, table = name.rpartition(".")
     return database or DEFAULT_DATABASE, table
 

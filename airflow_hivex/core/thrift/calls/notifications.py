@@ -15,7 +15,7 @@ from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 FORMAT = "hivex-1"
-"""The name that events give to the format of their messages: JSON with the fields of this project.
+"""The format that events name for their messages: JSON whose fields this project defines.
 
 Hive's own format has the name ``json-0.2``, so a client can distinguish the two formats.
 """

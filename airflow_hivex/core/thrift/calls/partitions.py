@@ -193,7 +193,7 @@ def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
 
 
 def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
-    """Return the valid names among ``names`` of partitions of the table, spelled as the catalog stores them."""
+    """Return the names in ``names`` that a partition of the table can have, spelled as the catalog stores them."""
     found = []
     for each in names:
         with suppress(InvalidObjectError):

@@ -79,7 +79,7 @@ def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_ours(hive: Any) -> None:
-    """Remove the parameters that this endpoint adds to a storage descriptor. Clients send them back with changes."""
+    """Remove the parameters that this endpoint adds to storage descriptors, since a client's changes include them."""
     sd = hive.sd
     if sd is not None and sd.parameters:
         sd.parameters = {key: value for key, value in sd.parameters.items() if not key.startswith(OF_CLUSTERS)}
@@ -179,8 +179,8 @@ def _create(
 def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) -> None:
     """Refuse a transactional table in a folder that has files, because readers of the table would not see these files.
 
-    Spark's CREATE TABLE ... USING ... AS SELECT writes files before it creates the table, and sends their folder as a
-    parameter of the SerDe.
+    For CREATE TABLE ... USING ... AS SELECT, Spark writes files before it creates the table. It sends their folder as a
+    parameter of the SerDe, which is checked, too.
 
     Raises:
         InvalidObjectError: the folder has files.
@@ -333,7 +333,7 @@ def _alter(
 
 
 def _described(stored: StoredTable) -> Table:
-    """Return the definition of a table without its copies, which a replication may change between two comparisons."""
+    """Return a table's definition without its copies, so that a replication does not count as a change of the table."""
     return without_note(replace(stored.definition, storage=replace(stored.storage, secondaries=())))
 
 

@@ -37,7 +37,8 @@ from airflow_hivex.core.store.schema.base import partition_from_column
 CHANNEL = "hivex_locks"
 """The PostgreSQL channel on which removed lock requests are announced.
 
-A notification has the ids of the removed requests, separated by commas. If it is empty, any request may be removed.
+A notification has the ids of the removed requests, separated by commas. If it is empty, any request may have been
+removed.
 """
 
 # PostgreSQL takes payloads up to 8,000 bytes.
@@ -99,7 +100,7 @@ HAS_WAITING = select(locks.c.lock_id).where(_OF_TXN, _IS_WAITING).exists()
 
 
 def releasing_if_committed(txn_id: int) -> list[Call]:
-    """Return the calls that release the locks of a transaction if it has committed. No lock of it may be waiting."""
+    """Return the calls that release the locks of a transaction if it has committed. It must not wait for a lock."""
     return [_TELL_OF_TXN(txn_id=txn_id), _DELETE_OF_TXN(txn_id=txn_id)]
 
 

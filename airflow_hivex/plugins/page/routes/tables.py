@@ -22,7 +22,7 @@ _HOUR_MS = 3_600_000
 
 
 class Period(enum.Enum):
-    """The period for which the page sums up commits: an hour, for 48 hours, or a day, for 30 days."""
+    """The period for which the page sums up commits. The page shows 48 hours, or 30 days."""
 
     HOUR = "hour"
     DAY = "day"
