@@ -1,4 +1,4 @@
-"""Tables read without Spark: bound, locked and routed as a SELECT, and read by pyarrow in this process."""
+"""Reads of tables by pyarrow in this process, without Spark. A read is bound, locked and routed like a SELECT."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_hivex.core.parser.statements import Select
 Filter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
 """A condition in SQL, a pyarrow expression, or a list of tests such as ``[("year", "=", 2013)]``.
 
-All tests of a list must be true. In a list of such lists, this must hold for at least one of the inner lists.
+A row must pass all tests of a list. For a list of such lists, it must pass all tests of at least one inner list.
 """
 
 _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -35,7 +35,7 @@ _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">"
 def read_table(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.Table:
-    """Return the rows of the table that a query reads. The locks are held until all rows are read."""
+    """Return the rows of a query on one table, as a table of pyarrow. Locks are held until all rows are read."""
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> pa.Table:
@@ -54,7 +54,10 @@ def read_table(
 def read_batches(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.RecordBatchReader:
-    """Return the rows as a stream of batches. The cleaner keeps their files until the snapshot expires."""
+    """Return the rows of a query on one table as a stream of batches.
+
+    The locks end before the stream is read, but the cleaner keeps the files until the snapshot expires.
+    """
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> tuple[ArrowScan, Cluster]:
@@ -97,7 +100,10 @@ def _scan(
 
 
 def _filtered(statement: Select, predicate: Predicate | None) -> Select:
-    """Return the query with a condition by which partitions are pruned, or the query itself without a condition."""
+    """Return the query with ``predicate`` as its filter, by which partitions are pruned.
+
+    If ``predicate`` is None, the query is unchanged.
+    """
     if predicate is None:
         return statement
     (reference,) = statement.query.references
@@ -105,11 +111,11 @@ def _filtered(statement: Select, predicate: Predicate | None) -> Select:
 
 
 def _read_filter(filter: Filter, parameters: Mapping[str, object]) -> tuple[Predicate | None, pc.Expression | None]:
-    """Return a filter as a pair (predicate, pyarrow expression). At most one of the two is not None.
+    """Return a filter as a pair (predicate, pyarrow expression). At least one of the two is None.
 
     Raises:
         StatementSyntaxError, UnsupportedStatementError: the text is not a condition, or needs Spark.
-        InvalidParametersError: the filter has another form.
+        InvalidParametersError: the filter is not of a type that :data:`Filter` allows.
     """
     if filter is None:
         return None, None

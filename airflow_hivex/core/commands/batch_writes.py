@@ -1,4 +1,4 @@
-"""The transactions of a streaming batch: opened together, kept alive together, and used one after the other."""
+"""The transactions of a streaming batch: they are opened together, kept alive together, and used one by one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OPERATION = "A batch of transactions"
 
 
 def open_batch(context: StatementContext, name: TableName, count: int, resources: ExitStack) -> list[BatchTransaction]:
-    """Return ``count`` open transactions with write ids for the table; they stay alive until ``resources`` close.
+    """Return ``count`` open transactions with write ids for the table. They are kept alive until ``resources`` close.
 
     Raises:
-        InvalidOperationError: the session is in a transaction, the table cannot be written, or it is insert-only: rows
-            of such a table do not store their write ids.
+        InvalidOperationError: the session is in a transaction, or the table cannot be written. Insert-only tables are
+            refused, too, since their rows do not store write ids.
         InvalidTransactionRequestError: the count is not positive, or more than ``hive.txn.max.open.batch``.
     """
     services, session = context.services, context.session
@@ -76,7 +76,7 @@ def _check(context: StatementContext, table: Table) -> None:
 def insert_rows(
     context: StatementContext, name: TableName, rows: Sequence[Sequence[object] | Mapping[str, object]]
 ) -> Result:
-    """Insert rows of Python values in the transaction of a streaming batch that the context names.
+    """Insert rows of Python values. The transaction is the one of the streaming batch that the context names.
 
     Raises:
         InvalidParametersError: rows have different columns, or Spark has no literal for a value.
@@ -110,7 +110,10 @@ def insert_rows(
 def _columns(
     rows: Sequence[Sequence[object] | Mapping[str, object]],
 ) -> tuple[tuple[str, ...] | None, list[list[object]]]:
-    """Return the column names (None if the rows are sequences) and the values of each row in the same order."""
+    """Return the column names, and the values of each row in the order of these names.
+
+    The names are None if the rows are sequences of values.
+    """
     if not rows:
         raise InvalidParametersError("There are no rows to write; give at least one.")
     names = list(rows[0]) if isinstance(rows[0], Mapping) else None
@@ -129,6 +132,6 @@ def _columns(
 
 
 def close_batch(context: StatementContext, transactions: Sequence[BatchTransaction]) -> None:
-    """End the transactions of a batch that are still open."""
+    """Abort the transactions of a batch that are still open."""
     if transactions:
         context.services.transactions.abort_many([each.txn_id for each in transactions])

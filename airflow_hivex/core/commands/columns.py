@@ -1,4 +1,4 @@
-"""ALTER TABLE for columns: existing rows are not rewritten.
+"""ALTER TABLE for columns: only the definition changes, and existing files stay as they are.
 
 Files keep the column names that were current when they were written. So a renamed column keeps its name in files. A new
 column never gets the name in files of a dropped column, since queries would then return the dropped values. In an
@@ -42,7 +42,7 @@ Edit = Callable[[Table], Table]
 
 
 def add_columns(context: StatementContext, statement: AddColumns) -> Result:
-    """ALTER TABLE ADD COLUMNS: existing rows have NULL in the new columns."""
+    """Run ALTER TABLE ADD COLUMNS: existing rows have NULL in the new columns."""
 
     def edit(table: Table) -> Table:
         if statement.places and not table.is_external and table.storage.format not in _BY_NAME:
@@ -62,7 +62,7 @@ def add_columns(context: StatementContext, statement: AddColumns) -> Result:
 
 
 def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Result:
-    """Run ALTER TABLE REPLACE COLUMNS: a column whose name existed before keeps its values."""
+    """Run ALTER TABLE REPLACE COLUMNS: a column that the table already has keeps its values."""
 
     def edit(table: Table) -> Table:
         if table.is_external:
@@ -132,7 +132,7 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
 
 
 def with_merged_columns(table: Table, given: Sequence[Column]) -> Table:
-    """Return the table with additional columns and struct fields at the end: those that only ``given`` has.
+    """Return the table with the columns and struct fields that only ``given`` has added at the end.
 
     Raises:
         InvalidObjectError: the table cannot have such columns, or its files do not name fields of structs.
@@ -183,7 +183,7 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
 
 
 def _is_comment_of_key(table: Table, statement: ChangeColumn) -> bool:
-    """Return whether a statement changes only the comment of a partition key."""
+    """Return whether a statement changes nothing except the comment of a partition key."""
     key = next((key for key in table.partition_keys if key.name.lower() == statement.column.lower()), None)
     if key is None or statement.comment is None or statement.after is not None:
         return False
@@ -197,7 +197,7 @@ def _with_columns(table: Table, columns: Sequence[Column]) -> Table:
 
 
 def _with_buckets_by(table: Table, old: str, new: str) -> Table:
-    """Return the table with a column's new name in its bucketing, sort and skewed columns."""
+    """Return the table with the new name of a renamed column in its lists of bucket, sort and skewed columns."""
     storage = table.storage
     buckets = tuple(new if each.lower() == old.lower() else each for each in storage.bucket_columns)
     order = tuple(
@@ -210,7 +210,7 @@ def _with_buckets_by(table: Table, old: str, new: str) -> Table:
 
 
 def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Return new columns. The name of each in files is unique among the present and former columns of the table."""
+    """Return new columns with names in files that no present or former column of the table has."""
     taken = {column.in_files.lower() for column in table.columns} | set(_dropped(table))
     found = []
     for column in columns:
@@ -224,7 +224,7 @@ def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
 
 
 def _without(table: Table, names: Sequence[str], operation: str) -> Table:
-    """Return the table without the named columns. Their names in files are recorded, and never used again.
+    """Return the table without the named columns. Their names in files are recorded, so that no new column gets them.
 
     Raises:
         InvalidOperationError: rows are bucketed, sorted or skewed by a named column, a CHECK names such a column, or

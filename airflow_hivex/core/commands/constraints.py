@@ -29,11 +29,11 @@ from airflow_hivex.core.parser.statements import ChangeConstraints, Select
 
 
 def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
-    """Return the table with constraints, after they were checked against its columns.
+    """Return the table with constraints, after a check that they fit its columns.
 
     Raises:
         NoSuchColumnError: a constraint names a column that the table does not have.
-        InvalidObjectError: the table is external and a constraint would be enforced, or a default value is not valid.
+        InvalidObjectError: a constraint of an external table would be enforced, or a default value is not valid.
         TypeMismatchError: a default value does not have the type of its column.
     """
     if not constraints:
@@ -57,7 +57,7 @@ def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
 
 
 def with_added_constraints(table: Table, kept: Constraints, added: Constraints) -> Table:
-    """Return the table with the ``kept`` and ``added`` constraints, after they were checked against its columns.
+    """Return the table with the ``kept`` and ``added`` constraints, after a check that they fit its columns.
 
     Raises:
         InvalidObjectError: two constraints have the same name, or the table would have two primary keys; or as
@@ -88,7 +88,7 @@ def _check_default(table: Table, column: Column, text: str) -> None:
 
 
 def with_renamed_column(table: Table, column: str, name: str) -> Table:
-    """Return the table with the new name of a column in its constraints.
+    """Return the table with the new ``name`` of ``column`` in its constraints.
 
     Raises:
         InvalidOperationError: a CHECK names the column.
@@ -122,11 +122,12 @@ def _refuse_checked(table: Table, constraints: Constraints, columns: Collection[
 
 
 def change_constraints(context: StatementContext, statement: ChangeConstraints) -> Result:
-    """Run ALTER TABLE for constraints. An exclusive lock is held while the rows are checked against new constraints.
+    """Run ALTER TABLE for constraints. Existing rows are checked against new constraints under an exclusive lock.
 
     Raises:
         ConstraintViolationError: a row violates the new constraint.
-        InvalidObjectError, NoSuchColumnError: the table cannot have the added constraint, or lacks the dropped one.
+        InvalidObjectError, NoSuchColumnError: the table cannot have the added constraint, or has no such constraint to
+            drop.
         InvalidOperationError: the object is a view.
     """
     database, name = context.session.qualify(statement.table)

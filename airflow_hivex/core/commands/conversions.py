@@ -57,7 +57,8 @@ def is_upgrade(table: StoredTable, properties: Mapping[str, str]) -> bool:
 def upgrade_table(context: StatementContext, table: StoredTable, properties: Mapping[str, str]) -> Result:
     """Run ALTER TABLE SET TBLPROPERTIES ('transactional_properties' = 'default', ...) for an insert-only table.
 
-    A job writes a new base of each partition under the table's exclusive lock. Earlier versions stay readable.
+    Under the table's exclusive lock, a job writes all rows of each partition into a new base. Earlier versions stay
+    readable.
 
     Raises:
         InvalidObjectError: the table is not stored as ORC.
@@ -92,7 +93,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
 
 
 def _described(table: StoredTable) -> tuple[object, ...]:
-    """Return the values of a table that a conversion stores again, to notice that another statement changed them."""
+    """Return the parts of a table that a conversion stores again, to notice a change by another statement."""
     return table.id, table.storage, table.parameters, table.partition_keys, table.comment, table.owner
 
 
@@ -123,9 +124,9 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
     Under the lock of the table, the conversion lists the folder once and reads the footer of each ORC or Parquet file.
 
     Raises:
-        InvalidOperationError: the table, its files or their places do not allow the conversion.
-        InvalidObjectError: a transactional table cannot have the properties, the table shares its folder, or a file
-            cannot be read.
+        InvalidOperationError: the table, its files or the folders of its files do not allow the conversion.
+        InvalidObjectError: a transactional table cannot have the properties, the folder overlaps that of another table,
+            or a file cannot be read.
         RoutingError: the session is pinned to another cluster than the table's primary one.
     """
     converted = _converted(table, properties)
@@ -152,7 +153,7 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
 
 
 def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable:
-    """Return the converted table, after all checks that do not need its files."""
+    """Return the definition of the converted table, after all checks that do not need its files."""
     name = table.full_name
     if table.is_view:
         raise InvalidOperationError(_OPERATION, name, "it is a view; convert the tables that it reads")
@@ -197,7 +198,7 @@ def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTab
     Raises:
         NoSuchTableError: the table was dropped.
         InvalidOperationError: the table was changed, has copies, or has a partition outside of its folder.
-        InvalidObjectError: the table shares its folder.
+        InvalidObjectError: the folder overlaps that of another table.
     """
     named = (table.database, table.name)
     snapshot = catalog.snapshot([named])
@@ -223,10 +224,10 @@ def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTab
 def _originals(
     context: StatementContext, table: Table, cluster: Cluster, partitions: Sequence[FoundPartition]
 ) -> list[OriginalFile]:
-    """Return the existing files of the table, which become original files of its partitions.
+    """Return the existing files of the table, with their partitions and row counts.
 
     Raises:
-        InvalidOperationError: files lie at places where the table cannot have files.
+        InvalidOperationError: a file lies in a folder where the table cannot have files.
         InvalidObjectError: a file cannot be read.
     """
     root = table.storage.primary.location
@@ -252,7 +253,7 @@ def _originals(
 
 
 def _check_place(table: Table, path: str, name: str) -> None:
-    """Refuse a file whose folder looks like a transactional directory or a partition, or whose name is too long."""
+    """Refuse a file in a folder that looks like a transactional directory or a partition, or with too long a name."""
     folders = name.split("/")[:-1]
     reason = ""
     if any(parse_directory(folder) is not None for folder in folders):
@@ -268,5 +269,5 @@ def _check_place(table: Table, path: str, name: str) -> None:
 
 
 def _value(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property in lower case, or an empty text. Its name is found in upper and lower case."""
+    """Return the value of a property in lower case, or an empty text. Case does not matter in the property's name."""
     return next((value.lower() for key, value in properties.items() if key.lower() == name), "")

@@ -38,7 +38,7 @@ SHOW_COLUMNS = (
 
 
 def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
-    """REPLICATE TABLE: return one row for each directory that the cluster lacked.
+    """REPLICATE TABLE: return one row for each directory that was copied to the cluster.
 
     Raises:
         NoSuchPartitionError: the PARTITION clause has only = or IS NULL, and no partition has these values.
@@ -70,7 +70,7 @@ def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
 
 
 def _named(specification: Predicate) -> str | None:
-    """Return the partition that a PARTITION clause names by = and IS NULL, or None if it has other conditions.
+    """Return the name of the partition that a PARTITION clause gives by = and IS NULL, or None for other conditions.
 
     The result has the form ``year=2013/month=1``.
     """
@@ -117,7 +117,7 @@ def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Resu
 
 
 def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
-    """SHOW COPIES: return one row for each partition on each of its clusters, the primary cluster first."""
+    """SHOW COPIES: return one row for each partition and cluster that has the partition, the primary cluster first."""
     shown = context.services.replicator.copies(_table(context, statement).full_name)
     rows: list[tuple[object, ...]] = [
         (
@@ -157,7 +157,7 @@ def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
 
 
 def cancel_move(context: StatementContext, statement: CancelMove) -> Result:
-    """ALTER DATABASE ... CANCEL MOVE: the tables stay where they are.
+    """ALTER DATABASE ... CANCEL MOVE: end a move before its tables have moved.
 
     The copies that the move has made are withdrawn, unless the statement keeps them.
     """

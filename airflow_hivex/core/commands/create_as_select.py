@@ -48,8 +48,8 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
     """Return the table that a new table replaces, or None if no table has the name.
 
     Raises:
-        NoSuchTableError: REPLACE TABLE names a table that does not exist.
-        InvalidOperationError: the name is the name of a view, or links show the table.
+        NoSuchTableError: the statement is REPLACE TABLE, and the table does not exist.
+        InvalidOperationError: a view has the name, or links show the table.
     """
     database, name = context.session.qualify(statement.table)
     try:
@@ -68,7 +68,7 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:
-    """Create an empty table; an existing table of the same name is replaced in the same commit.
+    """Create an empty table. An existing table of the same name is dropped in the same commit.
 
     If another session creates, drops or replaces the table of this name meanwhile, the statement is retried.
 
@@ -109,8 +109,8 @@ log = logging.getLogger(__name__)
 def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
     """Create a table with the rows of a query, on the cluster that runs the query, in one commit.
 
-    If the new table replaces an earlier table, the query may read the earlier table. With ``waits`` the statement waits
-    for another statement that creates a table of the same name, even if ``hive.txn.xlock.ctas`` says otherwise.
+    If the new table replaces an earlier table, the query may read the earlier table. Another statement may be creating
+    a table of the same name. With ``waits`` this statement waits for it, even if ``hive.txn.xlock.ctas`` forbids it.
     """
     if not statement.or_replace and _existing(context, statement) is not None:
         return _exists(context, statement)
@@ -147,7 +147,7 @@ def _create_managed(
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
-    """Commit a table with the rows of a plan; return the number of rows, and the replaced tables."""
+    """Run a plan and commit its rows as a managed table. Return the number of rows, and the replaced tables."""
     hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
     running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
     write = planning.write(hidden, cluster, facts, InsertedRows(columns=names))
@@ -174,7 +174,7 @@ def _create_external(
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
-    """Commit an external table with the rows of a plan, as :func:`_create_managed` does for a managed table.
+    """Run a plan and commit its rows as an external table. Return the number of rows, and the replaced tables.
 
     As in Spark, the folder must be empty.
 
@@ -235,7 +235,7 @@ def _existing(context: StatementContext, statement: CreateTable) -> StoredTable 
 
 
 def _exists(context: StatementContext, statement: CreateTable) -> Result:
-    """Return the result of a statement whose table exists already.
+    """Return the result of CREATE TABLE IF NOT EXISTS for an existing table.
 
     Raises:
         AlreadyExistsError: the statement has no IF NOT EXISTS.
@@ -248,7 +248,7 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
 def _claim_name(
     context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
 ) -> StoredTable | None:
-    """Return the existing table of the new table's name. If it does not exist, lock the name and return None.
+    """Return the existing table with the new table's name. If there is no such table, lock the name and return None.
 
     Raises:
         NoSuchTableError, InvalidOperationError: the table cannot be replaced.
@@ -265,7 +265,7 @@ def _claim_name(
 
 
 def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:
-    """Return the definition with the columns of the query; PARTITIONED BY names some of these columns."""
+    """Return the statement with the columns of its query. Its PARTITIONED BY names some of these columns."""
     if statement.columns:
         raise InvalidObjectError("table", str(statement.table), "a column list does not go with AS SELECT")
     check_columns(str(statement.table), given)
@@ -275,9 +275,9 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
 def _insert_hidden(
     context: StatementContext, running: Running, table: Table, cluster: Cluster, earlier: StoredTable | None
 ) -> tuple[StoredTable, TableWrite]:
-    """Store the new table in the metastore, hidden from all clients, and return the table and the write.
+    """Store the new table in the metastore, but invisible to all clients. Return the table, and the facts of its write.
 
-    If the writer is killed, the hidden table remains for the cleaner. The write ids of the new table continue after the
+    If the writer is killed, the cleaner removes the hidden table. The write ids of the new table are higher than the
     write id that this transaction takes in the ``earlier`` table.
     """
     services = context.services

@@ -67,7 +67,7 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 
 
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
-    """DROP DATABASE: with CASCADE its tables are dropped, too, and their files are deleted after the commit."""
+    """DROP DATABASE. CASCADE also drops its tables, whose files are deleted after the commit."""
     dropped: list[StoredTable] = []
 
     def change(connection: Connection) -> None:
@@ -122,7 +122,7 @@ def check_new_database(
     location: str | None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Refuse a new database with a property or a location that is not valid; see ``check_location``.
+    """Refuse a new database if a property or its location is not valid; see ``check_location``.
 
     Raises:
         InvalidObjectError, UnknownClusterError, LocationOutsideClusterError: a value is not valid.
@@ -134,7 +134,7 @@ def check_new_database(
 
 
 def check_database_properties(context: StatementContext, name: str, properties: Mapping[str, str]) -> None:
-    """Refuse a namespace mode that is neither true nor false, and a cluster that is not configured.
+    """Refuse properties of a database if the namespace mode is not valid or the cluster is not configured.
 
     Raises:
         InvalidObjectError: the mode is neither true nor false.
@@ -167,7 +167,7 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
     """SHOW CAPACITY: return one row for each namespace and cluster.
 
-    BY TABLE splits each row by its tables and links, BY FORMAT by format, and BY AGE by age.
+    BY TABLE, BY FORMAT and BY AGE return several rows instead: one for each table or link, each format, or each age.
     """
     capacity = context.services.capacity
     asked = (statement.database, statement.cluster)

@@ -32,7 +32,7 @@ Document = dict[str, Any]
 
 
 def json_of_table(table: Table, statistics: Statistics | None, link: Link | None = None) -> Result:
-    """Return the document of a table or view, or of a link to it."""
+    """Return the JSON document of a table or view. If ``link`` is given, the document describes this link."""
     document = _identifier(table if link is None else link) | {"columns": _columns(table)}
     if table.is_view:
         document |= _facts(table, link)
@@ -51,7 +51,7 @@ def json_of_table(table: Table, statistics: Statistics | None, link: Link | None
 def json_of_partition(
     table: Table, partition: StoredPartition, statistics: Statistics | None, link: Link | None = None
 ) -> Result:
-    """Return the document of a partition, which also describes its table."""
+    """Return the JSON document of a partition, which also describes its table."""
     document = _identifier(table) | {"columns": _columns(table)}
     keys = [key.name for key in table.partition_keys]
     document["partition_values"] = dict(zip(keys, partition.values, strict=True))
@@ -65,7 +65,7 @@ def json_of_partition(
 
 
 def json_of_temporary_view(view: TemporaryView, name: str) -> Result:
-    """Return the document of a temporary view."""
+    """Return the JSON document of a temporary view."""
     document: Document = {"table_name": name, "catalog_name": "system", "namespace": ["session"]}
     document |= {"schema_name": "session", "columns": [_column(each, Constraints()) for each in view.columns]}
     document |= {"type": "VIEW", "view_text": view.text}
@@ -180,7 +180,7 @@ def _time(time: datetime) -> str:
 
 
 def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
-    """Return a storage descriptor as a dict with the keys of Spark and Hive, without the format and its options."""
+    """Return a dict from keys of Spark and Hive to facts of a storage descriptor, without format and options."""
     facts = {
         "Serde Library": storage.serde.library,
         "InputFormat": storage.input_format,
@@ -211,14 +211,14 @@ def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
 
 
 def skewed_by(skew: Skew, *, in_directories: bool) -> str:
-    """Return Hive's clause SKEWED BY."""
+    """Return the clause SKEWED BY of Hive for the skewed columns and values of a table."""
     columns = ", ".join(f"`{name}`" for name in skew.columns)
     values = ", ".join(f"({', '.join(map(quoted_text, each))})" for each in skew.values)
     return f"SKEWED BY ({columns}) ON ({values}){' STORED AS DIRECTORIES' if in_directories else ''}"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return properties as a list in SQL, without parentheses."""
+    """Return the SQL text of a list of properties, without parentheses."""
     return ", ".join(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
 
 
@@ -232,8 +232,8 @@ def statistics_facts(
 ) -> dict[str, str]:
     """Return the statistics of a table or partition as a dict: Spark's key first, then Hive's parameters.
 
-    If no statistics are stored, the dict is empty. ``COLUMN_STATS_ACCURATE`` names, in Hive's form, the statistics that
-    are exact for the current rows.
+    If no statistics are stored, the dict is empty. As in Hive, ``COLUMN_STATS_ACCURATE`` names the statistics that are
+    exact for the current rows.
     """
     found, current = _statistics_of(context, table, partition)
     if found is None:
@@ -260,7 +260,7 @@ def statistics_facts(
 def statistics_of(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None = None
 ) -> Statistics | None:
-    """Return the statistics of a table or partition, or None if ANALYZE has stored none."""
+    """Return the statistics that are stored for a table or partition, or None."""
     return _statistics_of(context, table, partition)[0]
 
 
@@ -298,8 +298,8 @@ def column_rows(
 ) -> Rows:
     """Return the description of a column as pairs (key, value). An unknown value is the text NULL, as in Spark.
 
-    If a link names the table, ``named`` is the table with the name of the link. Without ``is_known`` all statistics are
-    unknown.
+    If a link names the table, ``named`` is the table with the name of the link. If ``is_known`` is false, stored
+    statistics are not used.
 
     Raises:
         NoSuchColumnError: the table has no column of that name.
@@ -347,7 +347,7 @@ def _column_called(columns: Sequence[Column], table: Table, name: str) -> Column
 def _statistics_of(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None
 ) -> tuple[Statistics | None, ValidWriteIdList | None]:
-    """Return the stored statistics of the partition or table, and its write ids in the current snapshot."""
+    """Return the stored statistics of a table or partition, and the table's write id list in the current snapshot."""
     key = None if partition is None else partition.id
     with context.services.store.read() as connection:
         found = select_statistics(connection, table, [] if key is None else [key]).get(key)

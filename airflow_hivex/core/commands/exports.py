@@ -1,4 +1,4 @@
-"""Rows as files that belong to no table: INSERT OVERWRITE DIRECTORY, and copies of tables that Hive itself can read."""
+"""Files that belong to no table: the results of INSERT OVERWRITE DIRECTORY, and copies of tables for Hive itself."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _WRITE_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The result of an export: the written directories, and the CREATE TABLE statement for Hive.
+    """The result of an export: the written directories, and a CREATE TABLE statement for Hive.
 
-    All rows have the write id ``write_id``. ``valid_write_ids`` is the snapshot that was copied, or None for a table
-    without transactions.
+    All exported rows have the write id ``write_id``. ``valid_write_ids`` is the snapshot that was copied, or None for a
+    table without transactions.
     """
 
     table: str
@@ -68,11 +68,11 @@ class Export:
 
 
 def query_of(table: Table, partitions: Sequence[str]) -> str:
-    """Return a query of all columns of a table as a text. It reads the named partitions or, without names, all rows.
+    """Return the SQL text of a query of all columns of a table. With ``partitions``, it reads only these partitions.
 
     Raises:
         InvalidObjectError: a name is not a valid partition name.
-        NoSuchColumnError: a name has a column that is not a partition key.
+        NoSuchColumnError: a partition name contains a column that is not a partition key.
     """
     columns = ", ".join(_name(column.name) for column in (*table.columns, *table.partition_keys))
     text = f"SELECT {columns} FROM {_name(table.database)}.{_name(table.name)}"  # noqa: S608 - quoted as names
@@ -118,7 +118,7 @@ def export_for_hive(
 
     Raises:
         NoSuchPartitionError: a partition does not exist.
-        InvalidOperationError: the target is not empty, or Hive lacks a column type.
+        InvalidOperationError: the target is not empty or overlaps the folder of a table, or Hive lacks a column type.
     """
     for column in table.columns:
         if not all(each.kind.in_hive for each in primitives(column.parsed_type)):
@@ -164,10 +164,10 @@ def export_for_hive(
 
 
 def _check_found(table: Table, partitions: Sequence[str], found: Sequence[str]) -> None:
-    """Refuse the name of a partition that does not exist, since an export without its rows would hide the mistake.
+    """Refuse an export if one of the named partitions does not exist. Otherwise the mistake would go unnoticed.
 
     Raises:
-        NoSuchPartitionError: no partition has the name.
+        NoSuchPartitionError: a named partition does not exist.
     """
     there = [_parts(name) for name in found]
     for name in partitions:
@@ -203,9 +203,9 @@ _SCHEME = "file"
 def run_insert_directory(context: StatementContext, statement: InsertDirectory) -> Result:
     """Write the rows of a query into a folder of the cluster that runs the query; return the number of rows.
 
-    The files are written into a hidden folder first. Then the earlier files are hidden and the new files renamed, one
-    after the other. The earlier files are deleted after the commit of the transaction. An error before the commit makes
-    them visible again.
+    The new files are first written into a hidden folder. Then the earlier files are hidden, and the new files get their
+    final names, one after the other. After the commit of the transaction the earlier files are deleted. An error before
+    the commit makes the earlier files visible again.
 
     Raises:
         InvalidOperationError: the folder cannot be written, or overlaps the folder of a table or database.
@@ -250,11 +250,11 @@ def run_insert_directory(context: StatementContext, statement: InsertDirectory) 
 def _described(
     context: StatementContext, statement: InsertDirectory, given: Sequence[Column], cluster: Cluster
 ) -> Table:
-    """Return an external table that describes the folder; it is never stored.
+    """Return an external table that describes the folder. It is never stored in the metastore.
 
     Raises:
-        InvalidOperationError: the path is not a valid folder, links lead out of the root, or the format cannot be
-            written.
+        InvalidOperationError: the path is not a valid folder, symbolic links lead out of the root, or the format cannot
+            be written.
         InvalidObjectError: the query has two columns of the same name.
         LocationOutsideClusterError: the folder is outside of the cluster's root.
     """
@@ -278,7 +278,7 @@ def _described(
 
 
 def _lock_name(uri: str) -> str:
-    """Return the name of the lock on a folder. All sessions use the same name."""
+    """Return the name of the lock on a folder. It depends only on the URI, so that all sessions use the same name."""
     return f"directory_{hashlib.sha256(uri.encode()).hexdigest()[:24]}"
 
 

@@ -1,8 +1,8 @@
-"""Folders that follow the names of their tables.
+"""Folders that are renamed together with their tables.
 
 Hive's clients expect that the folder of a managed table has the table's name: Spark refuses to rename or create a table
 if the folder of the new name exists already. So a rename moves the folder, as a Hive Metastore does. Before the move,
-the new place is stored with the table, so that the folder is moved back if the process is killed before the commit.
+the new location is stored with the table, so that the folder is moved back if the process is killed before the commit.
 
 Source: Hive's HiveAlterHandler.alterTable; Spark's SessionCatalog.validateNewLocationOfRename.
 """
@@ -34,7 +34,7 @@ _VERSION = r"(?:\.v[0-9]{7})?"
 
 @dataclass(slots=True)
 class FollowingFolder:
-    """The folder of a table that is being renamed. ``location`` is its new place, and empty before :meth:`move`."""
+    """The folder of a table that is being renamed. ``location`` is its new location, and empty before :meth:`move`."""
 
     context: StatementContext
     table: StoredTable
@@ -44,7 +44,9 @@ class FollowingFolder:
     copied_from: str = ""
 
     def move(self, running: Running) -> None:
-        """Move the folder, under the locks of the rename. If the rename is rolled back, the folder is moved back.
+        """Move the folder, or copy it if the file system cannot move directories. The caller has the rename's locks.
+
+        If the rename is rolled back, the folder is moved back.
 
         Raises:
             AlreadyExistsError: another table has the new name.
@@ -67,11 +69,11 @@ class FollowingFolder:
             self.copied_from = source
 
     def store(self, connection: Connection) -> None:
-        """Store the new place of the folder. The table already has its new name."""
+        """Store the new location of the folder. The table must already have its new name."""
         self.context.services.catalog.joining(connection).move_folder(*self.name, self.location)
 
     def finish(self) -> None:
-        """Delete the old folder after the commit, if it was copied. A failure is only logged."""
+        """Delete the old folder after the commit if it was copied and not moved. A failure is only logged."""
         if self.copied_from:
             try:
                 _files(self.context, self.table).delete_directory(self.copied_from)
@@ -79,7 +81,7 @@ class FollowingFolder:
                 log.warning("Folder %s of the renamed table %s stays: %s", self.copied_from, ".".join(self.name), error)
 
     def _free(self, files: ClusterFiles) -> str:
-        """Return the wanted place, or another place if this one has files or belongs to a dropped table."""
+        """Return the wanted location, or one with a number if it has files or belongs to a dropped table."""
         cluster = self.table.storage.primary.cluster
         for number in count(1):
             place = self.wanted if number == 1 else f"{self.wanted}.v{number:07d}"
@@ -92,9 +94,9 @@ class FollowingFolder:
 
 
 def following_folder(context: StatementContext, table: StoredTable, database: str, name: str) -> FollowingFolder | None:
-    """Return the folder that moves with the rename of a table, or None if the folder stays in its place.
+    """Return the folder that moves with the rename of a table, or None if the folder stays.
 
-    A folder stays if clients do not see the table as managed, or if the folder does not have the table's name.
+    It stays if clients do not see the table as managed, or if the folder does not have the table's name.
     """
     if not table.is_managed_by_clients:
         return None
@@ -115,7 +117,7 @@ def rename_with_folder(
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
     folder: FollowingFolder | None,
 ) -> Result:
-    """Apply a change that renames a table, and move its ``folder``; without a folder (None) no file moves."""
+    """Apply a change that renames a table, and move its ``folder``. If ``folder`` is None, no file is moved."""
     if folder is None:
         return change_metadata(context, table, locks, change)
 
@@ -129,14 +131,14 @@ def rename_with_folder(
 
 
 def without_note(table: Table) -> Table:
-    """Return the table without the property that records the new place of its folder."""
+    """Return the table without the property that records the new location of a folder that is being moved."""
     return replace(table, parameters={key: value for key, value in table.parameters.items() if key != MOVING_FOLDER})
 
 
 def move_back_folders(context: StatementContext) -> None:
     """Move back the folders of renames whose processes were killed before the commit.
 
-    A running rename has a lock, and is skipped. A folder that cannot be moved back is logged.
+    The table of a running rename is locked, and is skipped. Errors are logged.
     """
     catalog = context.services.catalog
     for database, name in catalog.tables_with_moving_folders():
@@ -178,10 +180,10 @@ def _note(context: StatementContext, table: StoredTable, place: str | None) -> N
 
 
 def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
-    """Move the folder of a table back from its recorded new place. If the folder was copied, only delete the copy.
+    """Move the folder of a table back from the new location that is recorded. If it was copied, only delete the copy.
 
     Raises:
-        StorageError: both places have files, or the folder cannot be moved.
+        StorageError: both locations have files, or the folder cannot be moved.
     """
     moved = context.services.catalog.get_table(table.database, table.name).parameters.get(MOVING_FOLDER)
     if moved is None:

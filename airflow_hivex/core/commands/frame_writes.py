@@ -1,4 +1,4 @@
-"""A DataFrame of a user's own SparkSession, written as an INSERT or as a new table."""
+"""Reads and writes of DataFrames in a user's own SparkSession. A write is an INSERT or makes a new table."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 
 def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
-    """Return a DataFrame of the rows of a query. Spark computes the rows when the user computes the DataFrame.
+    """Return a DataFrame of the rows of a query. Spark reads the rows only when the user's job runs.
 
-    The rows are those of the current snapshot or, in a transaction of the session, of its snapshot.
+    The rows are those of the current snapshot. In a transaction, they are those of the transaction's snapshot.
     """
     from airflow_hivex.core.runners import given
 
@@ -93,7 +93,7 @@ class WriteMode(enum.StrEnum):
 
     @classmethod
     def read(cls, table: str, mode: str) -> Self:
-        """Return the mode of a name. The name may have any spelling that Spark accepts.
+        """Return the write mode with a name. Names may have any spelling that Spark accepts.
 
         Raises:
             InvalidOperationError: ``mode`` is not a valid mode.
@@ -106,13 +106,13 @@ class WriteMode(enum.StrEnum):
 
     @property
     def makes_tables(self) -> bool:
-        """Return whether the mode is for a table that does not exist yet."""
+        """Return whether the mode is for tables that do not exist yet."""
         return self in (WriteMode.ERROR, WriteMode.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """The definition, without columns, of a table that a write creates."""
+    """The definition of a table that a write creates, without its columns."""
 
     partitioned_by: tuple[str, ...] = ()
     clustered_by: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class NewTable:
         format: str | None,
         properties: Mapping[str, str] | None,
     ) -> Self:
-        """Return the definition from a user's arguments. A single name stands for a list with this name.
+        """Return the definition from a user's arguments. One name may be given instead of a list of names.
 
         Raises:
             InvalidOperationError: the arguments do not define a table.
@@ -160,10 +160,10 @@ def _names(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
 class FrameWrite:
     """The target and the options of a write of a DataFrame.
 
-    ``static`` has the partition keys that have one value for all rows, with these values. With ``creates`` a missing
-    table is created as ``new`` describes it. With ``merges_schema`` columns and fields that only the DataFrame has are
-    added to the table, and columns and fields that only the table has are NULL. ``where`` is the condition of the rows
-    to replace.
+    ``static`` is a dict from partition key to value, for keys with one value for all rows. If ``creates`` is true and
+    the table does not exist, it is created as ``new`` describes it. ``merges_schema`` adds columns and fields that only
+    the DataFrame has to the table; columns and fields that only the table has become NULL. ``where`` is the condition
+    of the rows to replace.
     """
 
     target: TableName
@@ -221,10 +221,10 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
 
 
 def _check_where(write: FrameWrite) -> None:
-    """Refuse a condition without mode ``replace_where``, and this mode without a condition.
+    """Refuse a condition in another mode than ``replace_where``, and this mode without a condition.
 
     Raises:
-        InvalidOperationError: the mode does not use the condition, or needs one.
+        InvalidOperationError: the mode does not allow the condition, or needs one.
         InvalidParametersError: the condition is not a text.
     """
     if write.where is not None and not isinstance(write.where, str):
@@ -241,10 +241,10 @@ def _check_where(write: FrameWrite) -> None:
 
 
 def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
-    """Return the table, or None if the write creates the table.
+    """Return the table, or None if it does not exist and the write may create it.
 
     Raises:
-        NoSuchTableError: the table does not exist, and the write does not create it.
+        NoSuchTableError: the table does not exist, and the write may not create it.
     """
     try:
         return context.services.catalog.get_table(*context.session.qualify(write.target))
@@ -258,8 +258,8 @@ def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], w
     """Create the table with the rows, in one commit.
 
     Raises:
-        AlreadyExistsError: another writer has made the table meanwhile.
-        InvalidOperationError: the session is in a transaction, or ``static`` names a column.
+        AlreadyExistsError: another writer has created the table meanwhile.
+        InvalidOperationError: the session is in a transaction, or ``static`` is not empty.
     """
     from airflow_hivex.core.runners import given
 
@@ -290,7 +290,7 @@ def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], w
 def _insert(
     context: StatementContext, rows: Frame, columns: Sequence[Column], write: FrameWrite, table: StoredTable
 ) -> Result:
-    """Add the rows to the table, or replace its rows, in one commit.
+    """Add the rows to the table, or overwrite its rows with them, in one commit.
 
     Raises:
         ColumnsChangedError: another statement has changed the columns meanwhile, and this write changes columns, too.
@@ -367,13 +367,14 @@ def replace_where(
     *,
     fills: bool,
 ) -> Result:
-    """Replace the rows that satisfy a condition by the rows of a DataFrame, which must satisfy the condition, too.
+    """Replace the rows that satisfy a condition by the rows of a DataFrame. These must satisfy the condition, too.
 
     Raises:
         ReplaceConditionError: a row of the DataFrame does not satisfy the condition.
         ForeignNameError: the condition calls a function of another namespace, and the current namespace is closed.
         NoSuchColumnError: the condition names a column that the table lacks, or the DataFrame has other columns.
-        InvalidOperationError: the condition is not about one row alone, or the rows of the table cannot be changed.
+        InvalidOperationError: the condition needs more than the columns of one row, or the table does not allow changes
+            of rows.
     """
     from airflow_hivex.core.runners import given
 

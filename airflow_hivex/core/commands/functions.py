@@ -52,7 +52,7 @@ def show_functions(context: StatementContext, statement: ShowFunctions) -> Resul
 
 
 def describe_function(context: StatementContext, statement: DescribeFunction) -> Result:
-    """DESCRIBE FUNCTION: return Spark's description or, for a permanent function, the stored definition as lines.
+    """DESCRIBE FUNCTION: return lines of text, from Spark or, for a permanent function, from its stored definition.
 
     Raises:
         NoSuchFunctionError: the database does not have the function.
@@ -74,7 +74,7 @@ def describe_function(context: StatementContext, statement: DescribeFunction) ->
 
 
 def _described(function: PermanentFunction, *, extended: bool) -> Result:
-    """Return the definition of a permanent function as lines."""
+    """Return the definition of a permanent function as lines of text."""
     lines = [f"Function: {function.full_name}"]
     definition = sql_function(function)
     if definition is None:
@@ -93,7 +93,7 @@ def _described(function: PermanentFunction, *, extended: bool) -> Result:
 
 
 def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction, command: str) -> Result:
-    """Return the rows of a Spark command. It runs on the cluster that runs queries without tables."""
+    """Run a command in Spark and return its rows. The cluster is the one for queries without tables."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
@@ -113,13 +113,15 @@ _RETURNS = "Returns:"
 
 
 def create_function(context: StatementContext, statement: CreateFunction) -> Result:
-    """CREATE FUNCTION: Spark creates an SQL function once, to report errors in it. No class is loaded.
+    """CREATE FUNCTION: store a permanent function. Spark first creates an SQL function once, to find errors.
+
+    No class is loaded.
 
     Raises:
         NoSuchDatabaseError: the function's database does not exist.
         AlreadyExistsError: the database has a function of that name.
         AnalysisError: Spark refuses the function's body or types.
-        InvalidObjectError: the type of the function's values cannot be stored.
+        InvalidObjectError: the return type cannot be stored.
         InvalidOperationError: the function's body calls a function that runs code, and this is not allowed.
         ForeignNameError: a function of a closed namespace calls a function of another namespace.
     """
@@ -156,7 +158,7 @@ def _function_of(context: StatementContext, statement: CreateFunction, database:
 
 
 def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> tuple[Result, str]:
-    """Return the result of a job in which Spark creates an SQL function once, and the type of the function's values."""
+    """Create an SQL function once in Spark. Return the result of this job, and the return type that Spark has found."""
     assert statement.query is not None
     assert statement.sql is not None
     query, given = statement.query, statement.sql.returns
@@ -186,9 +188,9 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
 
 
 def _is_type(text: str) -> bool:
-    """Return whether a type in Spark's description can be stored, so that later statements can read it.
+    """Return whether a return type from Spark's description can be stored and read again by later statements.
 
-    Spark also has types without values.
+    Spark also has types, such as those of NULL, that no column can have.
     """
     try:
         read_type(Cursor(text, tokenize(text), Markers({})))
@@ -198,7 +200,7 @@ def _is_type(text: str) -> bool:
 
 
 def drop_function(context: StatementContext, statement: DropFunction) -> Result:
-    """DROP FUNCTION. The files of its class stay.
+    """DROP FUNCTION: remove a permanent function. The files of its class stay.
 
     Raises:
         NoSuchFunctionError: the function does not exist.
@@ -213,7 +215,7 @@ def drop_function(context: StatementContext, statement: DropFunction) -> Result:
 
 
 def create_temporary_function(context: StatementContext, statement: CreateTemporaryFunction) -> Result:
-    """CREATE TEMPORARY FUNCTION: Spark creates the function once, to report errors in it.
+    """CREATE TEMPORARY FUNCTION: store a function in the session. Spark first creates it once, to find errors.
 
     Raises:
         AlreadyExistsError: the session, or Spark itself, has a function of that name.
@@ -250,7 +252,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
 
 
 def drop_temporary_function(context: StatementContext, statement: DropTemporaryFunction) -> Result:
-    """DROP TEMPORARY FUNCTION.
+    """DROP TEMPORARY FUNCTION: remove a function from the session.
 
     Raises:
         NoSuchTemporaryFunctionError: the session has no temporary function of that name.

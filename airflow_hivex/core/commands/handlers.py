@@ -59,7 +59,7 @@ def _create_stored_table(context: StatementContext, statement: kinds.CreateTable
 
 
 def _drop(drop: Handler) -> Handler:
-    """Return the handler of a DROP, with IF EXISTS added if the session's setting demands it, as in Hive."""
+    """Return a handler of DROP that adds IF EXISTS if the session's settings say so, as in Hive."""
 
     def run(context: StatementContext, statement: Any) -> Result:
         ignores = context.session.objects.without_effect.get(IGNORES_NONEXISTENT, "")

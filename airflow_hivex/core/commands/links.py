@@ -41,7 +41,7 @@ SHOW_LINKS_COLUMNS = ("link", "type", "source", "owner", "created", "properties"
 
 
 def create_link(context: StatementContext, statement: CreateLink) -> Result:
-    """CREATE LINK: the new link shows none of the current partitions of its source.
+    """CREATE LINK: the new link shows none of the partitions that its source table has now.
 
     Raises:
         OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: the table cannot be linked.
@@ -73,7 +73,7 @@ def create_link(context: StatementContext, statement: CreateLink) -> Result:
 
 
 def drop_link(context: StatementContext, statement: DropLink) -> Result:
-    """DROP LINK: the rows of its source stay.
+    """DROP LINK: remove a link. The rows of its source table stay.
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: the name is that of a table or view.
@@ -92,7 +92,7 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
 
 
 def add_link_partitions(context: StatementContext, statement: AddLinkPartitions) -> Result:
-    """ALTER LINK ADD PARTITION: return one row for each partition that the link newly shows."""
+    """ALTER LINK ADD PARTITION: return one row for each partition that the link did not show before."""
     link, source = _link(context, "ALTER LINK", statement.link)
     names = [_full_name(link, as_link(source, link), each) for each in statement.partitions]
     wanted: set[str] = set()
@@ -141,7 +141,7 @@ def set_link_properties(context: StatementContext, statement: SetLinkProperties)
 
 
 def show_links(context: StatementContext, statement: ShowLinks) -> Result:
-    """SHOW LINKS: return one row for each link, sorted by name. With TO the first column is the link's namespace.
+    """SHOW LINKS: return one row for each link, sorted by name. With TO, the first column is the link's namespace.
 
     Raises:
         NoSuchTableError: the table of TO does not exist.
@@ -167,7 +167,7 @@ def _described(link: Link) -> tuple[object, ...]:
 
 
 def refuse_link(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
-    """Refuse a link as the object of DROP TABLE or DROP VIEW. With ``if_exists`` do nothing.
+    """Refuse a link as the object of DROP TABLE or DROP VIEW. If ``if_exists`` is true, do nothing.
 
     Raises:
         LinkIsNotATableError: the link exists.
@@ -192,7 +192,7 @@ def linked(context: StatementContext, name: TableName) -> tuple[Link, StoredTabl
 
 
 def as_link(source: Table, link: Link) -> Table:
-    """Return the source of a link with the name of the link, for messages and descriptions."""
+    """Return the source table of a link, renamed to the link's name for messages and descriptions."""
     return replace(source, database=link.name.database, name=link.name.in_database)
 
 
@@ -203,7 +203,7 @@ def _link(context: StatementContext, operation: str, name: TableName) -> tuple[L
 
 
 def refuse_table(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
-    """Refuse the name of a table or view in a statement on links. With ``if_exists`` do nothing, as in Hive.
+    """Refuse the name of a table or view in a statement on links. If ``if_exists`` is true, do nothing, as in Hive.
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: the table or view exists.
@@ -221,7 +221,7 @@ def refuse_table(context: StatementContext, operation: str, name: TableName, *, 
 
 
 def _full_name(link: Link, source: Table, given: Mapping[str, Literal]) -> str:
-    """Return the name of the partition with the ``given`` values of the keys.
+    """Return the name of the partition that has the ``given`` values of the partition keys.
 
     Raises:
         NoSuchColumnError: a key is not a partition key of the source.

@@ -33,8 +33,8 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
     """LOAD DATA: write the rows of the files to the table, as INSERT does.
 
     The files have the columns of the table, followed by the partition columns that the statement does not name. Files
-    below the root of the table's cluster are deleted after the commit. Other files stay, and so do files that have
-    changed meanwhile. In a transaction of several statements all files stay, since the transaction may be rolled back.
+    below the root of the table's cluster are deleted after the commit, unless they have changed meanwhile. Other files
+    stay. In a transaction of several statements all files stay, since the transaction may be rolled back.
 
     Raises:
         InvalidOperationError: there are no files; or they belong to a table, lie in subdirectories, have another
@@ -81,7 +81,7 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
 
 
 def _insert(statement: LoadData, table: Table, source: LoadSource) -> Insert:
-    """Return the INSERT of all rows of the files."""
+    """Return an INSERT that reads all rows of the files."""
     dynamic = [key for key in table.partition_keys if key.name not in statement.static]
     named = dict.fromkeys((*statement.static, *statement.dynamic, *(key.name for key in dynamic)))
     loaded = LoadedFiles(
@@ -108,9 +108,9 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class LoadSource:
-    """The files of a LOAD DATA with their sizes and times.
+    """The files of a LOAD DATA, with sizes and times from which later changes are noticed.
 
-    With ``is_own`` they lie below the root of the table's cluster.
+    ``is_own`` is true if they lie below the root of the table's cluster.
     """
 
     files: ClusterFiles
@@ -121,7 +121,7 @@ class LoadSource:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """Return the locations of the files."""
+        """Return the locations of the files, relative to their file system."""
         return tuple(f"{self.location}/{name}" if name else self.location for name in self.stamps)
 
     @property
@@ -141,7 +141,7 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
     """Return the files that a LOAD DATA names.
 
     A path without a scheme belongs to the table's cluster or, with LOCAL, to this machine. Files outside of the
-    cluster's root are read only if ``hivex.load.paths`` names a folder above them.
+    cluster's root are read only if they lie in a folder of the setting ``hivex.load.paths``.
 
     Raises:
         InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, or may not be read.
@@ -182,9 +182,9 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
 
 
 def _matching(files: ClusterFiles, location: str) -> list[str] | None:
-    """Return the files in a folder that match the pattern at the end of a location, or None if it has no pattern.
+    """Return the files in a folder that match the pattern at the end of a location, or None if there is no pattern.
 
-    If a file or folder of exactly this name exists, the name is not a pattern.
+    If a file or folder has exactly this name, the name is not a pattern.
     """
     folder, _, pattern = location.rpartition("/")
     if not _PATTERN.search(pattern) or files.exists(location):
@@ -202,7 +202,7 @@ def _matching(files: ClusterFiles, location: str) -> list[str] | None:
 
 
 def _place(context: StatementContext, statement: LoadData, table: Table) -> tuple[Cluster, str, bool]:
-    """Return the file system of the files, their location in it, and whether it is the root of the table's cluster."""
+    """Return the file system of the files, their location in it, and whether it is that of the table's cluster."""
     clusters = context.services.clusters
     cluster = clusters.get(table.storage.primary.cluster)
     if statement.is_local:
@@ -241,7 +241,7 @@ def _check_place(
     *,
     is_own: bool,
 ) -> None:
-    """Refuse a file or folder that may not be read, or belongs to a table. Symbolic links are followed first."""
+    """Refuse a file or folder that may not be read, or belongs to a table. Symbolic links are resolved first."""
     local = files.local_path(location)
     real = real_path(files, location)
     if is_own:

@@ -28,15 +28,17 @@ _BATCH = 10_000
 
 
 def repair_partitions(context: StatementContext, statement: RepairPartitions) -> Result:
-    """MSCK REPAIR TABLE: add and drop partitions of an external table, all or none, so that they match its directories.
+    """MSCK REPAIR TABLE: add and drop partitions of an external table until they match its directories.
 
-    Return one row for each difference. Without REPAIR no partition is changed.
+    Return one row for each difference. Either all partitions are changed, or none. Without REPAIR no partition is
+    changed.
 
     Raises:
         RoutingError: the session is pinned to another cluster.
-        InvalidOperationError: the table is managed, so that commits register its partitions, or has no partition keys.
+        InvalidOperationError: the table has no partition keys, or is managed. The partitions of a managed table are
+            registered by commits.
         StorageError: the table's directories cannot be listed.
-        InvalidObjectError: two directories have the same values.
+        InvalidObjectError: two directories have the same partition values.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -90,7 +92,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
 
 
 def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str, tuple[str | None, ...]]]:
-    """Return a dict from partition name to a pair (path below the table, values in this path)."""
+    """Return a dict from partition name to its directory: a pair of path below the table and values in this path."""
     keys = [key.name.lower() for key in table.partition_keys]
     found: dict[str, tuple[str, tuple[str | None, ...]]] = {}
     for path in _partition_paths(files, table.storage.primary.location, keys):
@@ -107,7 +109,7 @@ def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str
 
 
 def _partition_paths(files: ClusterFiles, location: str, keys: list[str]) -> Iterable[str]:
-    """Return the paths ``key=value/...`` below a table, one level after the other."""
+    """Return the sorted paths of directories ``key=value/...`` below a table."""
     paths = [""]
     for key in keys:
         paths = [
@@ -120,7 +122,7 @@ def _partition_paths(files: ClusterFiles, location: str, keys: list[str]) -> Ite
 
 
 def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
-    """REFRESH TABLE: only check that the table, view or link exists."""
+    """REFRESH TABLE: check that the table, view or link exists, and do nothing else."""
     if statement.table.namespace is not None:
         linked(context, statement.table)
     elif context.session.objects.view(statement.table) is None:
@@ -129,7 +131,7 @@ def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
 
 
 def touch_table(context: StatementContext, statement: TouchTable) -> Result:
-    """ALTER TABLE TOUCH: store the table unchanged, which records an event for other clients.
+    """ALTER TABLE TOUCH: store the table unchanged. This records an event, which other clients notice.
 
     Raises:
         NoSuchPartitionError: the table has no partition of the name.

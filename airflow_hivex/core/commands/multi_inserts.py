@@ -1,4 +1,4 @@
-"""FROM source INSERT ... INSERT ...: routed, run as one job, and committed together."""
+"""FROM source INSERT ... INSERT ...: all INSERTs run as one job on one cluster, and are committed together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One INSERT, its table, and the partition and columns of its rows."""
+    """One INSERT of the statement, its table, and the partition and columns of the inserted rows."""
 
     insert: Insert
     target: StoredTable
@@ -83,10 +83,12 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
 
 
 def _check_apart(branches: Sequence[_Branch]) -> None:
-    """Refuse two INSERTs into the same partition or table if one of them overwrites and so hides the other's rows.
+    """Refuse two INSERTs into the same table or partition if one of them is an INSERT OVERWRITE.
+
+    Otherwise the rows of the other INSERT would be hidden.
 
     Raises:
-        InvalidOperationError: two INSERTs write to the same place, and one of them overwrites.
+        InvalidOperationError: two INSERTs may write to the same partition, and one of them overwrites.
     """
     for first, second in combinations(branches, 2):
         same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)
@@ -100,7 +102,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
 
 
 def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
-    """Return whether IF NOT EXISTS skips an INSERT because its partition exists."""
+    """Return whether an INSERT is skipped because it has IF NOT EXISTS and its partition exists."""
     if not branch.insert.if_not_exists or branch.rows.partition is None:
         return False
     return partition_exists(context, running, branch.target, branch.rows.partition)

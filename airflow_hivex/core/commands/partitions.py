@@ -55,9 +55,9 @@ _MOST_AT_ONCE = 100
 def delete_partitions(
     services: Services, table: StoredTable, dropped: Sequence[DroppedPartition]
 ) -> list[DroppedPartition]:
-    """Delete exactly the directories of dropped partitions; return the partitions whose directories are deleted.
+    """Delete the directories of dropped partitions. Return the partitions for which this succeeded.
 
-    Other directories in the folder of a partition stay, since a running INSERT may be writing them.
+    Only the listed directories are deleted: a running INSERT may be writing others in the folder of a partition.
     """
     gone: list[DroppedPartition] = []
     # The root of a cluster is checked once, not for each partition.
@@ -89,7 +89,7 @@ def delete_needless(
     places: Iterable[ClusterStorageDescriptor],
     directories: Sequence[str],
 ) -> None:
-    """Delete ``directories`` in all places of a partition, except the registered ones. A failure is only logged."""
+    """Delete ``directories`` of a partition on all its clusters, except registered ones. A failure is only logged."""
     try:
         with services.store.read() as connection:
             in_sight = partition_rows.in_sight(connection, table.id, [name])
@@ -99,10 +99,10 @@ def delete_needless(
 
 
 def check_is_free(services: Services, operation: str, table: StoredTable, name: str) -> None:
-    """Refuse the name of an earlier partition whose files may still exist; the caller has locked the name.
+    """Refuse the name of a dropped partition whose files may still exist. The caller has locked the name.
 
     Raises:
-        InvalidOperationError: the files of the earlier partition are not deleted yet.
+        InvalidOperationError: the files of the dropped partition are not deleted yet.
     """
     with services.store.read() as connection:
         if partition_rows.has_files(connection, table.id, name):
@@ -114,7 +114,7 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
 
 
 def delete_left(services: Services) -> int:
-    """Delete the files of dropped partitions whose statements were killed after the commit.
+    """Delete the files of dropped partitions that still exist because the process of the DROP was killed.
 
     Return the number of these partitions.
     """
@@ -187,7 +187,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
 
 
 def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
-    """ALTER TABLE DROP PARTITION: drop every partition that a specification covers, then delete the files."""
+    """ALTER TABLE DROP PARTITION: drop all partitions that a specification covers, then delete their files."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
@@ -218,7 +218,7 @@ def drop_in(
     write_ids: ValidWriteIdList | None,
     txn_id: int | None,
 ) -> list[DroppedPartition]:
-    """Drop partitions in the caller's commit, and return them with their directories."""
+    """Drop partitions as part of the caller's commit. Return them with the names of their directories."""
     gone = context.services.catalog.joining(connection).drop_partitions(
         table.database, table.name, names, write_ids, if_exists=True, txn_id=txn_id
     )
@@ -235,7 +235,7 @@ def drop_in(
 
 
 def rename_partition(context: StatementContext, statement: RenamePartition) -> Result:
-    """ALTER TABLE PARTITION RENAME: copy the directories, and delete the old ones once the new name is committed.
+    """ALTER TABLE PARTITION RENAME: copy the directories. The old directories are deleted after the commit.
 
     Raises:
         NoSuchPartitionError: the partition does not exist.
@@ -298,7 +298,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
 
 
 def _directories(catalog: ObjectStore, table: Table, name: str, clause: Mapping[str, Literal]) -> list[str]:
-    """Return the registered directories of the partition that a clause names."""
+    """Return the names of the registered directories of the partition ``name``, which ``clause`` describes."""
     named = (table.database, table.name)
     snapshot = catalog.snapshot([named])
     condition = clause_condition("RENAME PARTITION", table, clause)
@@ -308,7 +308,7 @@ def _directories(catalog: ObjectStore, table: Table, name: str, clause: Mapping[
 
 
 def partition_name_of(operation: str, table: Table, specification: Mapping[str, Literal]) -> str:
-    """Return the name of the partition that a PARTITION clause identifies. The clause has a value for each key.
+    """Return the name of the partition with the values of a PARTITION clause, which has a value for each key.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -327,7 +327,10 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
 
 
 def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDescriptor]:
-    """Return the storage of a partition on each cluster where the metastore manages its files."""
+    """Return the locations of a partition on all clusters, or an empty list for an external table.
+
+    The files of an external table are never deleted.
+    """
     if table.is_external:
         return []
     primary = table.storage.primary
@@ -338,7 +341,7 @@ def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDe
 
 
 def covered_partitions(context: StatementContext, operation: str, table: Table, specification: Predicate) -> list[str]:
-    """Return the names of the partitions that a PARTITION clause covers, sorted.
+    """Return the sorted names of the partitions that match a PARTITION clause exactly.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -357,7 +360,7 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
 
 
 def exchange_partition(context: StatementContext, statement: ExchangePartition) -> Result:
-    """Move partitions from a source to the table; return the number of moved rows.
+    """Move partitions from a source table to another table; return the number of moved rows.
 
     Raises:
         InvalidOperationError: the tables have different columns, or the table cannot be written.
@@ -429,7 +432,12 @@ def _check_alike(operation: str, target: Table, source: Table) -> None:
 def _names(
     context: StatementContext, statement: ExchangePartition, target: StoredTable, source: StoredTable
 ) -> list[str]:
-    """Return the partitions of the source that the clause covers. Raise an error if the target has one of them."""
+    """Return the names of the source's partitions that the clause covers. The target must not have any of them.
+
+    Raises:
+        NoSuchPartitionError: the clause covers no partition.
+        AlreadyExistsError: the target has one of the partitions.
+    """
     condition = clause_condition(statement.kind, source, statement.partition)
     catalog = context.services.catalog
     known = catalog.list_partition_names(source.database, source.name, condition)
@@ -452,7 +460,7 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
 
 
 def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
-    """Record the files of an external table's partitions as consumed, since Hive would move them."""
+    """Record the files of an external table's partitions for deletion after the commit, since Hive moves them."""
     with context.services.store.read() as connection:
         places = partition_rows.locations_of(connection, source, names)
     cluster = context.services.clusters.get(source.storage.primary.cluster)
@@ -471,7 +479,7 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
     """SHOW PARTITIONS: return one name per row.
 
     Raises:
-        InvalidOperationError: the table has no partition keys, or its keys do not decide the condition.
+        InvalidOperationError: the table has no partition keys, or a partition's values do not decide the condition.
         NoSuchColumnError: a column is not a partition key.
     """
     table, names = _all(context, statement)
@@ -485,7 +493,7 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
 
 
 def _all(context: StatementContext, statement: ShowPartitions) -> tuple[Table, Sequence[str]]:
-    """Return the table, and the names of its partitions that the PARTITION clause covers."""
+    """Return the table, and the names of the partitions that the PARTITION clause covers, or of all partitions."""
     if statement.table.namespace is not None:
         link, source = linked(context, statement.table)
         exact = None
@@ -521,7 +529,7 @@ def _of_condition(table: Table, names: Sequence[str], condition: Predicate) -> l
 
 
 def _ordered(table: Table, names: Sequence[str], order_by: Sequence[SortColumn]) -> list[str]:
-    """Return partition names sorted by the columns of ORDER BY. NULL is less than all other values, as in Spark."""
+    """Return partition names in the order of ORDER BY. NULL is less than all other values, as in Spark."""
     values = {name: _values(table, name) for name in names}
     ordered = list(names)
     # The last column is sorted first: each later sort keeps the order of equal values.
@@ -537,7 +545,7 @@ def _place(value: Value) -> tuple[bool, object]:
 
 
 def _values(table: Table, name: str) -> Mapping[str, Value]:
-    """Return a dict from partition key to the value of a partition, without values of another type than the key's."""
+    """Return a dict from partition key to value for a partition, without values that do not have the key's type."""
     found: dict[str, Value] = {}
     for key, text in zip(table.partition_keys, partition_values(name), strict=True):
         try:

@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE as one job on the target's primary cluster; schema evolution, TRUNCATE and RESTORE."""
+"""UPDATE, DELETE and MERGE, each as one job on the table's primary cluster; schema evolution; TRUNCATE and RESTORE."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Run = Callable[[SchemaMerge | None], Result]
 
 
 def run_insert_statement(context: StatementContext, statement: Insert) -> Result:
-    """Run an INSERT; WITH SCHEMA EVOLUTION also adds columns to its table. Return the number of written rows.
+    """Run an INSERT, and return the number of written rows. WITH SCHEMA EVOLUTION also adds columns to the table.
 
     Raises:
         InvalidObjectError: the new columns cannot be columns of the table.
@@ -105,7 +105,7 @@ def run_change_statement(context: StatementContext, statement: ChangeRows) -> Re
 
 
 def run_explain_statement(context: StatementContext, statement: ExplainChanges) -> Result:
-    """Return Spark's plan of an UPDATE, DELETE or MERGE, as if the table had the columns that a MERGE would add.
+    """Return Spark's plan of an UPDATE, DELETE or MERGE. Columns that a MERGE would add count as columns of the table.
 
     Raises:
         InvalidObjectError, InvalidOperationError: as :func:`run_insert_statement`.
@@ -120,9 +120,9 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Return the result of ``run``, called with the new columns that ``evolved`` finds for the table, or with None.
+    """Return the result of ``run``. It is called with the new columns that ``evolved`` finds, or with None.
 
-    If another statement changes the columns meanwhile, both functions are called again.
+    If another statement changes the table's columns meanwhile, both functions are called again.
 
     Raises:
         InvalidOperationError: the statement adds columns in a transaction of several statements, or other statements
@@ -150,10 +150,10 @@ def _columns_of(context: StatementContext, query: Query) -> list[Column]:
 
 
 def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
-    """Return the query with NULL as the value of existing columns in all rows of a VALUES list except the first.
+    """Return a query from which Spark can find the types of the new columns of an INSERT ... VALUES.
 
-    Spark analyses this query only to find the types of the new columns. It may find no common type for the original
-    values of an existing column, and would refuse the query then.
+    In all rows except the first, values of existing columns are replaced by NULL. Otherwise Spark might find no common
+    type for the values of an existing column, and refuse the query.
     """
     query = statement.query
     if query.values is None:
@@ -175,10 +175,10 @@ def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
 
 
 def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column]) -> list[Column]:
-    """Return the columns of a query with the names of the table's columns; new columns keep their own names.
+    """Return the columns of a query: the first ones have the table's column names, new ones have their own names.
 
     Raises:
-        InvalidOperationError: the query has values of partition keys, which must follow all columns.
+        InvalidOperationError: the query has values of partition keys. New columns would then follow these values.
         InvalidObjectError: a new column has the name of a column of the table.
         ColumnCountMismatchError: the query has fewer columns than the table.
     """
@@ -202,7 +202,7 @@ def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column])
 
 
 def _evolved_by(context: StatementContext, statement: ChangeRows) -> Evolved:
-    """Return a function that adds new columns to the table of a MERGE: columns that only the source has.
+    """Return a function that adds to a table the columns of a MERGE that only its source has.
 
     ``SET *`` and ``INSERT *`` add all of these columns. Other clauses add only the columns that they copy or assign. A
     new column has the type that it has in the source.
@@ -233,8 +233,8 @@ def run_change(
 ) -> Result:
     """Run an UPDATE, DELETE or MERGE; return the numbers of written and deleted rows. An updated row counts in both.
 
-    All inserted rows must satisfy ``condition``. With ``merge`` the commit adds columns to the table. If the table has
-    the statement's batch already, nothing changes.
+    All inserted rows must satisfy ``condition``. If ``merge`` is given, the commit adds its columns to the table. If
+    the statement is a batch that the table has already, nothing changes.
     """
 
     def work(running: Running) -> Result:
@@ -281,9 +281,10 @@ def run_explain_changes(
 
 
 def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) -> RoutedQuery[ChangeRows]:
-    """Return the statement with the new types of the target's existing columns. The target does not get new columns.
+    """Return the statement with the types that the table's existing columns get by the schema evolution.
 
-    So the name of a new column in a condition or value means the column of the source.
+    New columns are not added to the target here. So in conditions and values, the name of a new column means the column
+    of the source.
     """
     if merge is None:
         return routed
@@ -371,7 +372,7 @@ def _rule(clause: ChangeClause, *, fills: bool) -> ChangeRule:
 
 
 def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
-    """Restore a version of a table; return the number of rows that the table has now.
+    """Make an earlier version the current state of a table; return the number of its rows.
 
     RESTORE runs as an INSERT OVERWRITE of all partitions, so the versions in between stay readable.
     """
@@ -400,7 +401,7 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
 
 
 def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
-    """Return an INSERT OVERWRITE with the rows of a version. Columns and fields that the version lacks are NULL."""
+    """Return an INSERT OVERWRITE with the rows of a version. Columns and fields that the version lacks become NULL."""
     then = {column.in_files.lower(): column for column in version.columns or table.columns}
     values = [
         reshaped(table.full_name, quoted(then[column.in_files.lower()].name), then[column.in_files.lower()], column)
@@ -419,7 +420,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 def _existing_partitions(
     context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
 ) -> list[str]:
-    """Return the sorted names of partitions that ``among`` may cover, also of those that the transaction has added."""
+    """Return the sorted names of partitions that may match ``among``, including those added by this transaction."""
     names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
     if running.joined is not None:
         with context.services.store.read() as connection:
@@ -464,7 +465,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
 def _covered_partitions(
     context: StatementContext, running: Running, table: StoredTable, statement: Truncate
 ) -> list[str]:
-    """Return the sorted names of partitions that the statement covers, also of those that its transaction has added.
+    """Return the sorted names of partitions that the statement covers, including those added by its transaction.
 
     Raises:
         NoSuchPartitionError: the specification covers no partition.

@@ -28,7 +28,7 @@ _UNDEFINED = "<undefined>"
 
 
 def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
-    """Return the lag that queries accept, from the given values or else from the metastore's settings.
+    """Return the greatest lag of copies that queries accept, from given values or else from the metastore's settings.
 
     Raises:
         InvalidSettingError: a given value is not valid.
@@ -39,7 +39,7 @@ def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
 
 
 def set_setting(context: StatementContext, statement: SetSetting) -> Result:
-    """SET: set a value for later statements of the session. Return the current value."""
+    """SET of the accepted lag of copies: change it for later statements of the session. Return the current value."""
     state = context.session
     if statement.value is not None:
         _take(context, statement.name, {statement.name: statement.value})
@@ -50,7 +50,7 @@ def set_setting(context: StatementContext, statement: SetSetting) -> Result:
 
 
 def reset_setting(context: StatementContext, statement: ResetSetting) -> Result:
-    """RESET: remove a value of the session, so that the metastore's value is valid again."""
+    """RESET of the accepted lag of copies: use the metastore's value again in this session."""
     _take(context, statement.name, {})
     return Result()
 
@@ -65,7 +65,9 @@ def _take(context: StatementContext, name: str, given: Mapping[str, object]) -> 
 
 
 def set_configuration(context: StatementContext, statement: SetConfiguration) -> Result:
-    """SET: send a value to Spark with each later job of the session. Return the current value, or all without a name.
+    """SET of a Spark parameter: use its value in all later jobs of the session. Return the current value.
+
+    Without a name, return all parameters. Parameters of Hive without an effect are only stored.
 
     Raises:
         InvalidOperationError: the metastore has another value of this setting, the name is that of an SQL variable, or
@@ -107,7 +109,10 @@ def _cluster(context: StatementContext) -> Cluster:
 
 
 def _of_the_metastore(settings: Settings) -> dict[str, str]:
-    """Return the settings of the metastore as texts, without the descriptions of clusters, which have passwords."""
+    """Return a dict from setting to text for the settings of the metastore.
+
+    The descriptions of clusters are left out, since they contain passwords.
+    """
     return {
         name: ",".join(value)
         if isinstance(value, tuple)
@@ -120,7 +125,7 @@ def _of_the_metastore(settings: Settings) -> dict[str, str]:
 
 
 def reset_configuration(context: StatementContext, statement: ResetConfiguration) -> Result:
-    """RESET: remove values of the session for one parameter or all, so that the cluster's values are valid again."""
+    """RESET of one Spark parameter or of all: use the cluster's values again in this session."""
     objects = context.session.objects
     for given in (objects.configuration, objects.without_effect):
         if statement.name is None:
@@ -133,10 +138,10 @@ def reset_configuration(context: StatementContext, statement: ResetConfiguration
 
 
 def _check_without_effect(settings: Settings, name: str, value: str) -> None:
-    """Accept a parameter of Hive that has no effect, and log this fact.
+    """Accept a parameter of Hive that has no effect, and log that it has none.
 
     Raises:
-        InvalidOperationError: the metastore has another value of this setting.
+        InvalidOperationError: it is a setting of the metastore, which has another value.
     """
     if name in settings:
         asked = settings.with_overrides({name: value})

@@ -113,13 +113,13 @@ _CLUSTER_COLUMNS = (
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CLUSTERS: return one row for each configured cluster, with columns that mark the default and the pinned one.
+    """SHOW CLUSTERS: return one row for each configured cluster. Columns mark the default and the pinned cluster.
 
     Column ``health`` is ``usable``, or the reason why a job cannot run on the cluster now. ``spark`` is the release of
     its Spark, and ``free_bytes`` its free space, if they are known. ``running_jobs`` counts the jobs of this process.
     ``transactions`` counts the transactions, of any process, that hold locks on tables of the cluster; a transaction
-    that only waits for such a lock does not count. All clusters are queried at the same time, so that several silent
-    clusters cost one time-out.
+    that only waits for such a lock does not count. All clusters are checked at the same time, so that several clusters
+    that do not answer cost only one time-out.
     """
     services = context.services
     clusters = services.clusters
@@ -167,7 +167,7 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
 def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
     """DESCRIBE: return the columns, then the partition keys under a heading.
 
-    EXTENDED also describes the table or partition. DESCRIBE of a column returns rows of a name and a value.
+    EXTENDED also describes the table or partition. DESCRIBE of one column returns rows (name, value).
     """
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
@@ -210,7 +210,7 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
 
 
 def _described_table(context: StatementContext, statement: DescribeTable) -> tuple[StoredTable, Link | None]:
-    """Return the described table or view, and None. For a link, return its source and the link.
+    """Return the described table or view, and None. For a link, return its source table and the link.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: the object does not exist.
@@ -268,7 +268,7 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
     """EXPLAIN ROUTE: return one row for each candidate cluster, in the order in which the router tries them.
 
-    Columns mark the chosen cluster, and describe the reason to try the cluster and the data that it lacks.
+    Columns mark the chosen cluster, and describe why the cluster is a candidate and which data it lacks.
     """
     found = route(context, statement.statement, may_lag=isinstance(statement.statement, Select)).route
     rows: list[tuple[object, ...]] = [
@@ -289,11 +289,11 @@ _STORED_AS = {
     "avro": "STORED AS AVRO",
     "json": "ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'\nSTORED AS TEXTFILE",
 }
-"""The clauses of Hive for formats of Spark."""
+"""Hive's clauses for the formats that Hive and Spark share, by Spark's names of the formats."""
 
 
 def _check_hive_clauses(table: Table) -> None:
-    """Refuse a table that Hive's clauses cannot describe.
+    """Refuse a table whose format or options cannot be written in clauses of Hive.
 
     Raises:
         InvalidOperationError: only Spark has the table's format, or one of its options.
@@ -307,9 +307,9 @@ def _check_hive_clauses(table: Table) -> None:
 def create_statement(
     table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
 ) -> str:
-    """Return a CREATE TABLE statement for the same table. ``as_serde`` selects Hive's clauses for the format.
+    """Return a CREATE TABLE statement for the same table. ``as_serde`` writes the format in Hive's clauses.
 
-    The location of a managed table is included only ``with_location``.
+    The location of a managed table is included only if ``with_location`` is true.
     """
     if table.is_view:
         return _create_view_statement(table)
@@ -381,7 +381,7 @@ def _constraints_of(constraints: Constraints, column: str) -> str:
 
 
 def hive_create_statement(table: Table, location: str) -> str:
-    """Return a CREATE TABLE statement for Hive itself, of a full ACID table at ``location``."""
+    """Return a CREATE TABLE statement with which Hive itself reads full ACID files of the table at ``location``."""
     plain = replace(table, parameters={}, comment=None, type=TableType.MANAGED_TABLE)
     parts = [create_statement(plain), "STORED AS ORC", f"LOCATION {quoted_text(location)}"]
     return "\n".join([*parts, f"TBLPROPERTIES ({quoted_text(TRANSACTIONAL)} = 'true')"])
@@ -401,7 +401,7 @@ def _create_view_statement(view: Table) -> str:
 
 
 def table_facts(table: Table) -> dict[str, str]:
-    """Return the description of a table or view, as a dict with the keys of Spark."""
+    """Return a dict from keys of Spark's DESCRIBE to facts of a table or view."""
     storage = table.storage
     facts = {
         "Database": table.database,
@@ -446,7 +446,7 @@ def _partition(
     specification: Mapping[str, Literal],
     link: Link | None,
 ) -> StoredPartition:
-    """Return a partition of a table or link; ``named`` is the table with its own name or the link's name.
+    """Return a partition of a table or link. ``named`` is the table, renamed to the link's name if there is a link.
 
     Raises:
         NoSuchPartitionError: the table or link does not have the partition.
@@ -459,7 +459,7 @@ def _partition(
 
 
 def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
-    """Return whether a link hides partitions of its source. Then the source's statistics also count hidden rows."""
+    """Return whether a link hides partitions of its source. If so, the source's statistics count hidden rows, too."""
     if not source.is_partitioned:
         return False
     shown = context.services.links.partitions(link.name.database, link.name.in_database)
@@ -467,7 +467,10 @@ def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
 
 
 def link_facts(link: Link, source: Table) -> dict[str, str]:
-    """Return the description of a link: the storage of its source, with the owner and times of the link itself."""
+    """Return a dict from keys of Spark's DESCRIBE to facts of a link. Its storage is that of its source table.
+
+    The owner and the times are those of the link itself.
+    """
     facts = table_facts(source)
     own = {
         "Database": link.name.database,
@@ -487,7 +490,7 @@ def _column(name: str, type: str, comment: str | None) -> str:
 
 
 def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
-    """SHOW COLUMNS: return one name per row, partition keys last. A link has the columns of its source."""
+    """SHOW COLUMNS: return one name per row, partition keys last. A link has the columns of its source table."""
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
         names = [column.name for column in temporary.columns]
@@ -500,7 +503,7 @@ def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
 
 
 def show_table_properties(context: StatementContext, statement: ShowTableProperties) -> Result:
-    """SHOW TBLPROPERTIES: return one property per row, sorted by name. A link has properties of its own.
+    """SHOW TBLPROPERTIES: return one property per row, sorted by name. For a link, return the link's own properties.
 
     Raises:
         InvalidObjectError: the table has no property of that name.
@@ -529,7 +532,9 @@ _COLUMNS = ["namespace", "tableName", "isTemporary", "information"]
 
 
 def show_table_extended(context: StatementContext, statement: ShowTableExtended) -> Result:
-    """Return one row for each table, view or link that matches a pattern, or one row for a partition, as in Spark.
+    """SHOW TABLE EXTENDED: return one row for each table, view or link that matches a pattern, as in Spark.
+
+    If the statement names a partition, return one row for this partition.
 
     Raises:
         NoSuchTableError: the statement names a partition, and no table has the name.
@@ -560,7 +565,7 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
 
 
 def _schema(table: Table) -> dict[str, str]:
-    """Return the columns and partition keys of a table as texts, in a dict with Spark's keys."""
+    """Return a dict from keys of Spark to texts about the columns and partition keys of a table."""
     columns = ", ".join(f"{column.name} {column.type}" for column in (*table.columns, *table.partition_keys))
     keys = ", ".join(key.name for key in table.partition_keys)
     return {"Partition Columns": f"[{keys}]", "Schema": columns} if keys else {"Schema": columns}

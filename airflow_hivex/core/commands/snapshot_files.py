@@ -18,7 +18,7 @@ from airflow_hivex.core.parser.statements import Select
 class SnapshotFile:
     """One data file: its URI, its size in bytes, and the values of its partition (None for NULL).
 
-    With ``deletes`` the file contains the row ids of rows that were deleted from other files. ``row_layout`` is the
+    If ``deletes`` is true, the file has the row ids of rows that were deleted from other files. ``row_layout`` is the
     layout of this file, or None in a table without transactions.
     """
 
@@ -34,8 +34,8 @@ class SnapshotFiles:
     """The files of a table in one snapshot.
 
     ``row_layout`` is the layout of new files; older files may have another layout. ``valid_write_ids`` is the snapshot
-    in Hive's text form, or None for a table without transactions. With ``is_filtered`` some files also have rows whose
-    write id is not valid; readers must skip these rows.
+    in Hive's text form, or None for a table without transactions. If ``is_filtered`` is true, some files also have rows
+    whose write id is not valid; readers must skip these rows.
     """
 
     table: str
@@ -48,7 +48,7 @@ class SnapshotFiles:
 
 
 def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFiles:
-    """Return the files of the table that a query reads. The cleaner keeps them until the snapshot expires."""
+    """Return the files of the table that a query names. The cleaner keeps the files until the snapshot expires."""
 
     def work(running: Running) -> SnapshotFiles:
         routed = route(context, statement, running, runs_job=False)

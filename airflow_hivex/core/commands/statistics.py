@@ -54,8 +54,8 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
     """ANALYZE TABLE: compute and store statistics, which DESCRIBE EXTENDED shows.
 
     Raises:
-        InvalidOperationError: the object is a view; or the statement names a partition of a table without partitions,
-            or a column without statistics.
+        InvalidOperationError: the object is a view. Or the statement names a partition of a table without partitions,
+            or a column of a type without statistics.
         NoSuchColumnError: a column or partition key does not exist.
         NoSuchPartitionError: the PARTITION clause covers no partition.
     """
@@ -106,7 +106,7 @@ def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> R
 
 
 def _reading(table: Table, specification: Predicate | None) -> Select:
-    """Return the query of the analyzed rows, for locks, snapshot and routing."""
+    """Return a query of the analyzed rows, by which the statement is locked, bound to a snapshot, and routed."""
     select = read(f"SELECT * FROM `{table.database}`.`{table.name}`")  # noqa: S608 - names are letters and digits
     assert isinstance(select, Select)
     (reference,) = select.query.references
@@ -125,7 +125,7 @@ def _covered(bound: BoundTable, specification: Predicate | None) -> BoundTable:
 
 
 def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
-    """Return the columns to analyze."""
+    """Return the columns to analyze. None stands for no columns, and an empty list for all columns."""
     if wanted is None:
         return []
     if not wanted:
@@ -155,7 +155,10 @@ class _Analysis:
     cluster: Cluster
 
     def run(self, columns: Sequence[Column], *, whole: bool, noscan: bool) -> dict[str | None, Statistics]:
-        """Return a dict from partition to statistics; with ``whole``, None is the key of the table. At most one job."""
+        """Return a dict from partition to statistics. At most one job is run.
+
+        If ``whole`` is true, the key None has the statistics of the whole table.
+        """
         table = self.bound.table
         sizes = self._sizes()
         found: dict[str | None, Statistics] = {}
@@ -186,7 +189,7 @@ class _Analysis:
         return None if self.bound.write_ids is None else str(self.bound.write_ids)
 
     def _known_rows(self, partition: BoundPartition) -> int | None:
-        """Return the number of rows of a partition, or None if the recorded writes do not determine it."""
+        """Return the number of rows of a partition, or None if the registered directories do not determine it."""
         if not self.bound.table.is_transactional or self.bound.partly_visible:
             return None
         if any(directory.is_delete_delta for directory in partition.directories):
@@ -234,7 +237,7 @@ class _Analysis:
     def _counted(
         self, partitions: Sequence[BoundPartition], columns: Sequence[Column], *, total: bool
     ) -> dict[str | None, tuple[int, Mapping[str, ColumnStatistics]]]:
-        """Return a dict from partition (None: the table) to its row count and column statistics. It takes one job."""
+        """Run one job. Return a dict from partition (None: the table) to its row count and column statistics."""
         table = self.bound.table
         bound = replace(self.bound, partitions=tuple(partitions))
         view = f"{self.running.tag}_0"
@@ -272,7 +275,7 @@ class _Analysis:
 
 
 def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -> str:
-    """Return a query whose result has one row for each partition with rows and, with ``total``, one for the table.
+    """Return a query with one result row for each partition that has rows. ``total`` adds a row for the whole table.
 
     The columns of the result are: whether this is the row of the table; the values of the partition as texts; the
     number of rows; the statistics of each column.
@@ -293,7 +296,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 
 def _answers(column: Column) -> int:
-    """Return the number of result columns for the statistics of a column, without the count of its values."""
+    """Return how many result columns the statistics of a column take. The count of its values is not included."""
     kind = statistics_kind(column.parsed_type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 
@@ -347,9 +350,9 @@ _MOST = 2**63 - 1
 
 
 def run_update_statistics(context: StatementContext, statement: UpdateStatistics) -> Result:
-    """Store given statistics. DESCRIBE shows them, but never as exact statistics of the current rows.
+    """Store statistics that the statement gives. DESCRIBE shows them, but never as exact for the current rows.
 
-    If the table or partition has no statistics yet, its size is first counted as by ANALYZE ... NOSCAN.
+    If the table or partition has no statistics yet, its size is first counted, as by ANALYZE ... NOSCAN.
 
     Raises:
         InvalidOperationError: the object is a view, or a number is not valid for the table or column.
@@ -411,7 +414,7 @@ def _column(statement: UpdateStatistics, table: StoredTable) -> Column:
 
 
 def _numbers(statement: UpdateStatistics, table: StoredTable, column: Column | None) -> Mapping[str, Any]:
-    """Return the given statistics as a dict from field name to value.
+    """Return a dict from field name to value for the given statistics.
 
     Raises:
         InvalidOperationError: a name is not a statistic of this table or column, or its value is not valid.
@@ -436,7 +439,7 @@ def _numbers(statement: UpdateStatistics, table: StoredTable, column: Column | N
 
 
 def _value(field: str, text: str, column: Column | None) -> int | float | str | None:
-    """Return a statistic in the form in which ANALYZE stores it, or None if the text is not a valid value."""
+    """Return a given statistic in the form in which ANALYZE stores it, or None if the text is not a valid value."""
     try:
         if field in ("low", "high"):
             assert column is not None

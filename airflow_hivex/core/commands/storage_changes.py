@@ -1,6 +1,6 @@
-"""ALTER TABLE SET LOCATION, SET FILEFORMAT, SET SERDE and SERDEPROPERTIES, of external tables.
+"""ALTER TABLE SET LOCATION, SET FILEFORMAT, SET SERDE and SERDEPROPERTIES, for external tables only.
 
-Managed tables are refused, since their files stay in the place and format in which commits have written them.
+Managed tables are refused, since commits have written their files in one folder and format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
 
     Raises:
         InvalidOperationError: the table is managed.
-        InvalidObjectError: the location is not a folder, or lies among the files of a managed table.
+        InvalidObjectError: the location is not a folder, or overlaps the folder of a managed table.
         LocationOutsideClusterError: the location is outside of the cluster's root.
         NoSuchPartitionError: the table does not have the partition.
     """
@@ -55,7 +55,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
 
 
 def set_format(context: StatementContext, statement: SetFormat) -> Result:
-    """ALTER TABLE SET FILEFORMAT and SET SERDE: the files are read in another format.
+    """ALTER TABLE SET FILEFORMAT and SET SERDE: read the table's files in another format from now on.
 
     Raises:
         InvalidOperationError: the table is managed.
@@ -126,7 +126,7 @@ def _checked(table: Table) -> Table:
 
 
 def _external(context: StatementContext, statement: Statement, name: TableName, instead: str) -> StoredTable:
-    """Return the external table of a statement.
+    """Return the table of a statement, which must be external.
 
     Raises:
         InvalidOperationError: the object is a view, or a managed table.

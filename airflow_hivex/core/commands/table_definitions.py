@@ -73,11 +73,11 @@ _FIXED_COLUMNS = {
         Column("content", "binary"),
     ),
 }
-"""The columns of each format whose files all have the same columns."""
+"""The columns of formats whose files have the same columns in every table."""
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row"})
-"""The metadata columns of the flat row layout, and the column for a row's position while Hive's layout is written."""
+"""Names that columns cannot have: the metadata columns of row layouts, and a helper column of jobs."""
 ROW_LAYOUTS = (FLAT_LAYOUT, HIVE_LAYOUT)
-"""The valid values of ``hivex.row.layout`` of a full ACID table."""
+"""The valid values of the property ``hivex.row.layout`` of a full ACID table."""
 # A job that changes rows uses these names for its own columns.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 
@@ -87,7 +87,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _MOST_BUCKETS = 4095
 
 _FULL_ACID = "default"
-"""The value of the property ``transactional_properties`` of a full ACID table, which is its default."""
+"""The value of ``transactional_properties`` for a full ACID table. It is also the default."""
 
 
 def describe_table(
@@ -97,7 +97,7 @@ def describe_table(
     *,
     is_external: bool | None = None,
 ) -> Table:
-    """Return the table that a statement describes, with its primary cluster.
+    """Return the table that a CREATE TABLE defines, with its primary cluster. Nothing is stored.
 
     The primary cluster is the first of these that is given: the pinned cluster; the table's property ``hivex.cluster``;
     the argument ``cluster``, such as the cluster of the statement's query; the same property of the database; the
@@ -106,7 +106,7 @@ def describe_table(
 
     Raises:
         InvalidObjectError: columns, formats or properties are not valid for a table.
-        UnknownClusterError, LocationOutsideClusterError: the table cannot lie in the wanted place.
+        UnknownClusterError, LocationOutsideClusterError: the location is not on a configured cluster.
     """
     database, name = context.session.qualify(statement.table)
     full_name = f"{database}.{name}"
@@ -179,14 +179,14 @@ def describe_table(
 
 
 def spark_format(name: str) -> str:
-    """Return Spark's name of a format that a statement names."""
+    """Return Spark's name of a format, for a name from a statement."""
     return _HIVE_FORMATS.get(name, name)
 
 
 def names_external(statement: CreateTable) -> bool:
-    """Return whether a statement makes an external table: it says EXTERNAL, or names a data source and a LOCATION.
+    """Return whether a statement defines an external table: it says EXTERNAL, or names a data source and a LOCATION.
 
-    A table with the property ``transactional`` is a managed table at its LOCATION, as in Hive.
+    A table with ``transactional`` = ``true`` is a managed table at its LOCATION, as in Hive.
     """
     if statement.external or statement.format is None or statement.location is None:
         return statement.external
@@ -194,10 +194,10 @@ def names_external(statement: CreateTable) -> bool:
 
 
 def check_text(table: Table) -> None:
-    """Refuse a table of Hive's text files that this package cannot read or, if the table is managed, cannot write.
+    """Refuse a table of text files in a form that cannot be read or, if the table is managed, cannot be written.
 
     Raises:
-        InvalidObjectError: a property is not valid, or describes files that this package cannot read or write.
+        InvalidObjectError: a property is not valid, or describes such files.
     """
     if table.storage.format != TEXTFILE:
         return
@@ -219,7 +219,7 @@ def check_text(table: Table) -> None:
 
 
 def _depth(type: ColumnType) -> int:
-    """Return the number of levels of separators that a column of a type needs; a map needs two."""
+    """Return how many nested separators the text of a value of a type needs: one for each level, and two for a map."""
     if isinstance(type, Primitive):
         return 0
     return (2 if isinstance(type, Map) else 1) + max((_depth(part) for part in parts(type)), default=0)
@@ -281,13 +281,13 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
 
 
 def _meaning(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property in lower case. By default a transactional table counts as full ACID."""
+    """Return the value of a property in lower case. A transactional table without the property counts as full ACID."""
     is_kind = name == TRANSACTIONAL_PROPERTIES and properties.get(TRANSACTIONAL, "").lower() == "true"
     return properties.get(name, _FULL_ACID if is_kind else "").lower()
 
 
 def check_kept_constraints(table: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Refuse changes of properties that hold constraints.
+    """Refuse changes of properties in which constraints are stored.
 
     Raises:
         InvalidObjectError: such a property would change.
@@ -296,10 +296,10 @@ def check_kept_constraints(table: str, before: Mapping[str, str], after: Mapping
 
 
 def check_no_constraint(table: str, properties: Iterable[str]) -> None:
-    """Refuse properties that hold constraints, since only the clauses for constraints may set them.
+    """Refuse properties in which constraints are stored, since only the clauses for constraints may set them.
 
     Raises:
-        InvalidObjectError: a property holds constraints.
+        InvalidObjectError: a constraint is stored in one of the properties.
     """
     found = next((name for name in properties if is_constraint(name)), None)
     if found is not None:
@@ -308,7 +308,7 @@ def check_no_constraint(table: str, properties: Iterable[str]) -> None:
 
 
 def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return the columns and the partition keys. A key without a type is one of the listed columns."""
+    """Return the columns and the partition keys. A partition key without a type is one of the listed columns."""
     by_name = {column.name.lower(): column for column in statement.columns}
     keys = []
     for key in statement.partition_keys:
@@ -326,7 +326,7 @@ def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ..
 
 
 def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns of the statement or, if it names none, the fixed columns of the format.
+    """Return the columns of the statement or, if it has none, the columns that all files of the format have.
 
     Raises:
         InvalidObjectError: the format has other columns.
@@ -351,7 +351,7 @@ def _check_partition_key(table: str, key: Column) -> None:
 
 
 def check_external_format(table: Table) -> None:
-    """Refuse an external table whose files cannot be read in its format.
+    """Refuse an external table whose files Spark cannot read in the table's format.
 
     Raises:
         InvalidObjectError: the format cannot be read, has other columns, or lacks an option.
@@ -383,7 +383,7 @@ def _check_format(table: str, format: str, options: Mapping[str, str]) -> None:
 
 
 def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a managed table, completed by those that every managed table has.
+    """Return the properties of a managed table, with those added that every managed table has.
 
     Raises:
         InvalidObjectError: a transactional table cannot have the properties or the format.
@@ -430,7 +430,7 @@ def _check_layout(table: str, properties: Mapping[str, str]) -> None:
 
 
 def _options(data_source: str, statement: CreateTable, *, managed: bool) -> dict[str, str]:
-    """Return the options of the data source. Hive's property for a header line becomes Spark's option."""
+    """Return the options of the table's format. Hive's property for a header line becomes Spark's option."""
     options = dict(statement.options)
     if managed and data_source == "csv" and not any(name.lower() == "nullvalue" for name in options):
         # Spark would read empty texts as NULL.
@@ -473,19 +473,19 @@ def _check_buckets(table: str, storage: StorageDescriptor) -> None:
 
 
 _SKIPPED_LINES = (HEADER_LINES, FOOTER_LINES)
-"""Properties for lines that are not rows. Files that the warehouse writes have only rows."""
+"""Properties for lines to skip in text files. Files that the warehouse writes have no such lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The statement that creates a table with the definition of another one, and whether the new table is external."""
+    """A CREATE TABLE statement with the definition of another table, and whether the new table is external."""
 
     definition: CreateTable
     is_external: bool
 
 
 def definition_like(context: StatementContext, statement: CreateTableLike) -> Likeness:
-    """Return the CREATE TABLE statement for CREATE TABLE LIKE, and whether the new table is external.
+    """Return a CREATE TABLE statement that defines the table of a CREATE TABLE LIKE.
 
     Raises:
         NoSuchTableError, NoSuchLinkError: the source does not exist.
@@ -517,7 +517,7 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
 
 
 def _with_storage_of(source: Table, definition: CreateTable, *, is_managed: bool) -> CreateTable:
-    """Return the definition of a table whose files have the format of the source's files."""
+    """Return the definition with the format of the source's files, and the options and properties that belong to it."""
     options = dict(source.storage.serde_parameters)
     properties = {name: value for name, value in source.parameters.items() if is_file_property(name)}
     if source.storage.format == TEXTFILE:
@@ -543,7 +543,7 @@ def _with_storage_of(source: Table, definition: CreateTable, *, is_managed: bool
 
 
 def _managed(name: str, definition: CreateTable, source: Table) -> CreateTable:
-    """Return the definition of a managed table: full ACID for ORC files, insert-only for other formats.
+    """Return the definition of a managed table with the buckets, sort order and skew of its source.
 
     Raises:
         InvalidObjectError: files of the source's format cannot be written.

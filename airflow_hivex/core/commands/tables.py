@@ -48,7 +48,7 @@ _COMMENT = "comment"
 """The property with the comment of a table, as in Hive and Spark."""
 _MOST_AT_ONCE = 100
 _KEPT_MS = 10 * 86_400_000
-"""The milliseconds for which a dropped table's record stays. Meanwhile the process of the DROP can delete the files."""
+"""The milliseconds for which a dropped table's row stays. Meanwhile the process of the DROP can delete the files."""
 
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
@@ -62,7 +62,7 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 
 
 def create_table_like(context: StatementContext, statement: CreateTableLike) -> Result:
-    """CREATE TABLE ... LIKE: create an empty table with the same definition."""
+    """CREATE TABLE ... LIKE: create an empty table with the definition of another table."""
     like = definition_like(context, statement)
     try:
         return store_table(context, describe_table(context, like.definition, is_external=like.is_external))
@@ -77,7 +77,7 @@ def store_table(
 ) -> Result:
     """Store a new table. The commit also allocates the first write id of a managed table.
 
-    ``also`` runs in the commit, with the stored table.
+    ``also`` is called as part of the commit, with the stored table.
 
     Raises:
         AlreadyExistsError: a table of that name exists.
@@ -102,7 +102,7 @@ def store_table(
 
 
 def drop_table(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE: the table disappears at once; then the files of a managed table are deleted on every cluster."""
+    """DROP TABLE: remove the table in one commit, then delete the files of a managed table on every cluster."""
     if statement.table.namespace is not None:
         refuse_link(context, "DROP TABLE", statement.table, if_exists=statement.if_exists)
         return Result()
@@ -170,13 +170,13 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
-    """ALTER TABLE RENAME TO, also in another database: the files stay in their folder, or the folder follows the name.
+    """ALTER TABLE RENAME TO, also into another database. The folder stays, or moves to the new name.
 
     Raises:
         AlreadyExistsError: another table or view has the new name.
         LinkedTableError: links show the table, and it would get another database.
         QuotaExceededError: the other database would have more bytes than its quota.
-        ForeignNameError: a view would get another database that is closed, and reads tables of other namespaces.
+        ForeignNameError: the object is a view that reads tables of other namespaces, and the other database is closed.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -206,7 +206,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
 
 
 def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
-    """Delete the files of dropped managed tables. If files cannot be deleted, the record of the table stays."""
+    """Delete the files of dropped managed tables, and then the rows of the tables. If files remain, the row remains."""
     gone = []
     for table in dropped:
         has_files = not (table.is_external or table.is_view)
@@ -225,7 +225,7 @@ def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> 
 
 
 def comment_on(context: StatementContext, statement: CommentOn) -> Result:
-    """COMMENT ON; NULL removes the comment.
+    """COMMENT ON: change the comment of a database, table or column. NULL removes the comment.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError, NoSuchColumnError: the object does not exist.
@@ -265,7 +265,10 @@ def _commented(table: Table, column: str | None, comment: str | None) -> Table:
 
 
 def delete_dropped(services: Services) -> int:
-    """Delete the folders of dropped tables on their primary clusters; return the number of folders that existed."""
+    """Delete the folders of dropped tables on their primary clusters; return the number of folders that existed.
+
+    The rows of tables that were dropped long ago are removed, too.
+    """
     before_ms = services.clock() - _KEPT_MS
     count = after = 0
     while True:

@@ -1,8 +1,8 @@
-"""Temporary tables: tables of one session, stored under generated names in one common database.
+"""Temporary tables: tables of one session, stored under generated names in a database that all sessions share.
 
 ``SessionState.qualify`` returns the stored name, so that statements bind, route, lock and write temporary tables like
-other tables. A temporary table is dropped when its session is closed. If the session ends otherwise, the housekeeper
-drops the table.
+other tables. A temporary table is dropped when its session is closed. If the process of the session is killed, the
+housekeeper drops the table.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def create_temporary(
     """CREATE TEMPORARY TABLE: call ``create`` with a generated stored name.
 
     The primary cluster is chosen as for other tables of the current database: the pinned cluster, the cluster that runs
-    the query of the statement, or the cluster of new tables of the database.
+    the query of the statement, or the cluster for new tables of the database.
 
     Raises:
         AlreadyExistsError: the session has a temporary table or view of that name.
@@ -105,7 +105,7 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
     """Refuse a statement that does not support temporary tables, or creates a table that a temporary table would hide.
 
     Raises:
-        InvalidOperationError: the statement is refused because of a temporary table.
+        InvalidOperationError: the statement names a temporary table of the session.
     """
     objects = context.session.objects
     if not objects.tables:
@@ -124,7 +124,7 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
 
 
 def drop_one(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE. After the drop of a temporary table, its name means the stored table that it has hidden."""
+    """DROP TABLE, also of a temporary table. Afterwards its name means the stored table that it has hidden."""
     result = drop_table(context, statement)
     if context.session.objects.table(statement.table) is not None:
         del context.session.objects.tables[statement.table.name]
@@ -132,14 +132,14 @@ def drop_one(context: StatementContext, statement: DropTable) -> Result:
 
 
 def as_named(state: SessionState, table: Table) -> Table:
-    """Return a temporary table with its name in the session, or any other table unchanged."""
+    """Return a temporary table with its name in the session. Other tables are returned unchanged."""
     stored = (table.database, table.name)
     name = next((name for name, each in state.objects.tables.items() if each.stored == stored), table.name)
     return replace(table, name=name)
 
 
 def note_use(context: StatementContext) -> None:
-    """Report to the metastore, from time to time, that the temporary tables are in use. At most one round trip."""
+    """Record in the metastore, from time to time, that the temporary tables are in use. At most one round trip."""
     objects, services = context.session.objects, context.services
     if not objects.tables:
         return
@@ -176,8 +176,7 @@ _IS_LOCKED = (
 def drop_unused(services: Services) -> int:
     """Drop the temporary tables that no session has used for the time-out, and return their number.
 
-    The housekeeper calls this function. A table that a statement has locked stays. One round trip if all tables are in
-    use.
+    The housekeeper calls this function. Locked tables stay. One round trip if all tables are in use.
     """
     before = services.clock() - int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000
     used_ms = func.coalesce(tables.c.last_accessed_ms, tables.c.created_ms)
@@ -199,7 +198,7 @@ _TAKE_THEM = (DropView, DescribeTable, ShowColumns, RefreshTable)
 
 
 def create_temporary_view(context: StatementContext, statement: CreateTemporaryView) -> Result:
-    """CREATE TEMPORARY VIEW: Spark analyses the query, without running it.
+    """CREATE TEMPORARY VIEW: store a view in the session. Spark analyses its query without running it.
 
     Raises:
         AlreadyExistsError: the session has a temporary view of that name.
@@ -232,7 +231,7 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
 
 
 def qualified(state: SessionState, name: TableName) -> TableName:
-    """Return a name with its database. A temporary table has its stored name; a temporary view's name is unchanged."""
+    """Return a table name with its database. A temporary table gets its stored name; a temporary view keeps its own."""
     if state.objects.view(name) is not None:
         return name
     database, table = (name.database or state.database, name.name) if name.namespace else state.qualify(name)

@@ -40,7 +40,7 @@ _LONGEST_WRITER = 1024
 
 
 def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
-    """START TRANSACTION: open a transaction for the following statements, with heartbeats until COMMIT or ROLLBACK.
+    """START TRANSACTION: open a transaction for the following statements. Heartbeats keep it alive until it ends.
 
     Raises:
         InvalidOperationError: the session is in a transaction.
@@ -70,20 +70,20 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
 
 
 def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedError) -> None:
-    """Stop the running statement, if any, of a transaction that another client has ended."""
+    """End a transaction's running statement, if there is one, because another client has ended the transaction."""
     running = session.running
     if running is not None and running.opened_id == txn_id:
         running.end(error)
 
 
 def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
-    """COMMIT: make all writes of the transaction's statements visible together, or none of them.
+    """COMMIT: make the writes of all statements of the transaction visible together, or none of them.
 
     Raises:
-        InvalidOperationError: the session has begun no transaction.
+        InvalidOperationError: the session has started no transaction.
         WriteConflictError: another transaction has updated the same rows before.
         TransactionAbortedError: the transaction was aborted, and its writes never become visible.
-        StoreUnavailableError: nothing was applied; the session is still in the transaction.
+        StoreUnavailableError: nothing was committed; the session is still in the transaction.
     """
     transaction = _own(context, "COMMIT")
     txn_id = transaction.txn_id
@@ -111,7 +111,7 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
     """ROLLBACK: abort the transaction, and delete its files. Its writes never become visible.
 
     Raises:
-        InvalidOperationError: the session has begun no transaction.
+        InvalidOperationError: the session has started no transaction.
     """
     transaction = _own(context, "ROLLBACK")
     try:
@@ -128,8 +128,8 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """Join an open transaction, which another client commits. All later statements of the session take part in it.
 
-    The writes of an earlier session of the same ``writer`` are withdrawn. A single write whose job may still run on a
-    server is an exception: this session waits for that job when it runs the same statement.
+    The writes of an earlier session of the same ``writer`` are withdrawn, with one exception: if it has only one write,
+    whose job may still run on a server, this session waits for the job when it runs the same statement.
 
     Raises:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
@@ -154,10 +154,10 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
 
 
 def leave(context: StatementContext) -> None:
-    """Detach a closed session from its transaction.
+    """Remove a closed session from its transaction.
 
-    A transaction that the session has started is rolled back; the transaction of another client continues. A
-    transaction that cannot be rolled back now gets no more heartbeats, and times out.
+    A transaction that the session has started is rolled back. If this fails, the transaction gets no more heartbeats
+    and times out. A transaction of another client continues.
     """
     transaction = context.session.transaction
     if transaction is None:
@@ -199,7 +199,7 @@ def abort_transaction(
 
 
 def abort_each(services: Services, txn_ids: list[int], reason: str) -> list[int]:
-    """Abort the open ones among the given transactions, delete their files, and return their ids."""
+    """Abort the open transactions among ``txn_ids``, delete their files, and return the ids of these transactions."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
         _delete_pending(services, txn_id)
@@ -207,7 +207,7 @@ def abort_each(services: Services, txn_ids: list[int], reason: str) -> list[int]
 
 
 def _delete_pending(services: Services, txn_id: int) -> None:
-    """Delete the remaining files of an ended transaction. A failure is only logged."""
+    """Delete the files that an ended transaction has left. A failure is only logged."""
     try:
         take_back_writer(services, txn_id)
     except HivexError as error:
@@ -215,7 +215,7 @@ def _delete_pending(services: Services, txn_id: int) -> None:
 
 
 def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReason) -> None:
-    """Abort a transaction, which may have ended already. A failure is only logged: the caller raises its own error."""
+    """Abort a transaction, unless it has ended already. A failure is only logged; the caller raises an error."""
     first_line = reason.partition("\n")[0][:1000]
     try:
         try:
@@ -274,7 +274,7 @@ def _milliseconds(time: datetime) -> str:
 
 
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
-    """SHOW LOCKS: return the acquired locks, then the requested locks, each group sorted by strictness.
+    """SHOW LOCKS: return the acquired locks, and then the locks that are waited for, each group sorted by strictness.
 
     The locks of a table include the locks on its partitions. EXTENDED returns the same columns, as under Hive's
     DbTxnManager.
@@ -301,7 +301,7 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
-    """ABORT TRANSACTIONS: return the ids of the aborted transactions, whose files are deleted.
+    """ABORT TRANSACTIONS: abort transactions and delete their files; return the ids of the aborted transactions.
 
     Transactions that are not open are ignored, as in Hive.
     """

@@ -1,4 +1,4 @@
-"""The variables of a session, whose values go to Spark with each job that names them, and EXECUTE IMMEDIATE."""
+"""The variables of a session, and EXECUTE IMMEDIATE. A job that names a variable gets its value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Row = tuple[Sequence[Column], Sequence[object]]
 
 
 def declare_variable(context: StatementContext, statement: DeclareVariable) -> Result:
-    """DECLARE VARIABLE: compute the default value once, by a job.
+    """DECLARE VARIABLE: compute the default value by a job, and store it as the value of the variable.
 
     Raises:
         AlreadyExistsError: the session has a variable of that name.
@@ -57,7 +57,7 @@ def declare_variable(context: StatementContext, statement: DeclareVariable) -> R
 
 
 def set_variables(context: StatementContext, statement: SetVariables) -> Result:
-    """SET VARIABLE: compute all values by one job, and then change the variables.
+    """SET VARIABLE: compute all values by one job, and then change all variables.
 
     Raises:
         NoSuchVariableError: a variable was not declared.
@@ -81,7 +81,7 @@ def set_variables(context: StatementContext, statement: SetVariables) -> Result:
 
 
 def drop_variable(context: StatementContext, statement: DropVariable) -> Result:
-    """DROP TEMPORARY VARIABLE.
+    """DROP TEMPORARY VARIABLE: remove a variable from the session.
 
     Raises:
         NoSuchVariableError: the variable was not declared.
@@ -111,7 +111,7 @@ def value_of(context: StatementContext, name: str) -> object:
 def _computed(
     context: StatementContext, statement: DeclareVariable | SetVariables, types: Sequence[str] | None
 ) -> tuple[Result, Row | None]:
-    """Return the result of a statement's query, and its only row, or None without rows.
+    """Return the result of a statement's query, and its only row. The row is None if the query returns no row.
 
     If ``types`` are given, the values of the row are cast to these types.
     """
@@ -142,11 +142,11 @@ def _query(statement: RoutedStatement) -> Query:
 
 
 def execute_immediate(context: StatementContext, statement: ExecuteImmediate) -> Result:
-    """Run the statement in the text, and assign its only row to the variables after INTO.
+    """EXECUTE IMMEDIATE: run the statement in a text. INTO assigns the values of its only row to variables.
 
     Raises:
         InvalidOperationError: the text is another EXECUTE IMMEDIATE or NULL, or INTO gets several rows.
-        InvalidParametersError: the values do not fit the markers of the text.
+        InvalidParametersError: the values do not fit the parameter markers of the text.
         NoSuchVariableError: a variable was not declared.
     """
     for name in statement.into:
@@ -159,7 +159,7 @@ def execute_immediate(context: StatementContext, statement: ExecuteImmediate) ->
 
 
 class ImmediateStatement(NamedTuple):
-    """The statement in the text of an EXECUTE IMMEDIATE, and the values of its markers."""
+    """The statement in the text of an EXECUTE IMMEDIATE, and the values of its parameter markers."""
 
     statement: Statement
     parameters: Mapping[str, object]
@@ -167,11 +167,11 @@ class ImmediateStatement(NamedTuple):
 
 
 def statement_of(context: StatementContext, statement: ExecuteImmediate) -> ImmediateStatement:
-    """Return the statement that EXECUTE IMMEDIATE runs.
+    """Return the statement in the text of an EXECUTE IMMEDIATE, with the values of its parameter markers.
 
     Raises:
         InvalidOperationError: the text is another EXECUTE IMMEDIATE or NULL.
-        InvalidParametersError: the values do not fit the markers of the text.
+        InvalidParametersError: the values do not fit the parameter markers of the text.
         NoSuchVariableError: a variable was not declared.
     """
     text = statement.text if statement.variable is None else value_of(context, statement.variable)
@@ -199,7 +199,7 @@ def statement_of(context: StatementContext, statement: ExecuteImmediate) -> Imme
 
 
 def _into(context: StatementContext, statement: ExecuteImmediate, result: Result) -> Result:
-    """Assign the only row of a result to variables. Without a row each variable becomes NULL."""
+    """Assign the values of a result's only row to variables. If the result has no row, each variable becomes NULL."""
     if len(result.rows) > 1:
         reason = "its query returns several rows; INTO takes one"
         raise InvalidOperationError(statement.kind, ", ".join(statement.into), reason)

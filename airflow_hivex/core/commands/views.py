@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP VIEW, and views in statements."""
+"""CREATE, ALTER and DROP VIEW, and the columns of views."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 def create_view(context: StatementContext, statement: CreateView) -> Result:
-    """Run CREATE VIEW or ALTER VIEW ... AS: Spark analyses the query, without running it.
+    """CREATE VIEW and ALTER VIEW ... AS: store a view. Spark analyses its query without running it.
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.
@@ -111,7 +111,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 def _columns_of_query(
     context: StatementContext, cluster: Cluster, plan: Plan, running: Running, view: str
 ) -> tuple[Column, ...]:
-    """Return the columns of a view's query, analysed without the functions and variables of this session.
+    """Return the columns of a view's query. Spark analyses it without temporary functions and variables of the session.
 
     Raises:
         InvalidObjectError: the query needs variables or temporary functions of this session.
@@ -127,7 +127,7 @@ def _columns_of_query(
 
 
 def drop_view(context: StatementContext, statement: DropView) -> Result:
-    """DROP VIEW.
+    """DROP VIEW, also of a temporary view.
 
     Raises:
         InvalidOperationError: the name is that of a table.
@@ -179,11 +179,11 @@ def _find(context: StatementContext, database: str, name: str) -> StoredTable | 
 def view_columns(
     full_name: str, statement: CreateView | CreateTemporaryView, given: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """Return the columns of a view: the columns of the query with the names that the statement lists.
+    """Return the columns of a view: the columns of its query, renamed if the statement lists names.
 
     Raises:
-        InvalidObjectError: the number of columns or a name is not valid, or the order of two columns with the same name
-            is not certain.
+        InvalidObjectError: the number of columns or a name is not valid. Or two columns of the query have the same
+            name, and their order is not certain.
     """
     named = statement.columns
     if named and len(named) != len(given):
@@ -205,6 +205,6 @@ def view_columns(
 
 
 def _twice(columns: Sequence[Column]) -> str | None:
-    """Return a name that occurs twice among the columns, or None if all names differ."""
+    """Return a name that two of the columns have, or None if all names differ."""
     names = [column.name.lower() for column in columns]
     return next((column.name for column in columns if names.count(column.name.lower()) > 1), None)

@@ -33,9 +33,9 @@ from airflow_hivex.core.store.schema import (
 from airflow_hivex.core.store.schema.base import partition_from_column, partition_to_column
 
 Resource = tuple[int, str | None]
-"""The id of a table and the name of a partition, or None for the whole table."""
+"""A table or partition, as (table id, partition name). The name is None for a whole table."""
 Place = tuple[int, int | None]
-"""The id of a table and the id of a partition, or None for a table without partitions."""
+"""A table or partition, as (table id, partition id). The partition id is None for a table without partitions."""
 
 # The statement that reads write ids has the id of each table four times.
 _TABLES_A_BATCH = 5000
@@ -43,7 +43,7 @@ _TABLES_A_BATCH = 5000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The snapshot of a compaction that begins now. ``write_ids`` is a dict from table id to the ids that it merges."""
+    """The snapshot of a compaction that begins now. ``write_ids`` is a dict from table id to the write ids to merge."""
 
     valid_txns: ValidTxnList
     write_ids: Mapping[int, ValidCompactorWriteIdList]
@@ -51,11 +51,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The written tables and partitions.
+    """The tables and partitions that transactions have written to.
 
-    ``partition_ids`` is a dict from resource to partition id. The id is None for a whole table, and for a partition
-    that does not exist. ``aborts`` is a dict from resource to the number and age of its aborted transactions, or empty
-    if they were not requested.
+    ``partition_ids`` is a dict from resource to partition id, which is None for a whole table, and for a partition that
+    does not exist. ``aborts`` is a dict from resource to the number and age of its aborted transactions. It is empty if
+    these were not requested.
     """
 
     partition_ids: Mapping[Resource, int | None]
@@ -89,10 +89,11 @@ def read_candidates(
     promising: Container[Place] | None = None,
     only: Resource | None = None,
 ) -> list[Candidate]:
-    """Return the candidates among the written tables and partitions, without their directories. Two queries.
+    """Return the candidates for compaction among the written tables and partitions. Two queries.
 
-    ``failures`` is the number of successive failures after which a compaction is not retried. If ``promising`` is
-    given, the result has only these places, and the places with aborted transactions or too many failures.
+    Their directories are not read here. ``failures`` is the number of successive failures after which a compaction is
+    not retried. If ``promising`` is given, only these tables and partitions are returned, and those with aborted
+    transactions or too many failures.
     """
     active = _active(connection, only)
     failed = _failed(connection, failures, only)
@@ -114,9 +115,9 @@ def read_candidates(
 
 
 def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Resource, tuple[Aborts, int | None]]:
-    """Return a dict from resource to the number and age of its aborted transactions, and its partition id.
+    """Return a dict from resource to a pair: the number and age of its aborted transactions, and its partition id.
 
-    The resource with the oldest aborted transaction is the first one.
+    Resources with older aborted transactions come first.
     """
     components = txn_components.c
     query = (
@@ -140,10 +141,10 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 
 
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
-    """Return a dict from place to the sums over its registered directories, for places that may need a compaction.
+    """Return a dict from table or partition to the totals of its registered directories. One query.
 
-    :func:`decide` decides about these places. ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables.
-    One query.
+    Only tables and partitions that may need a compaction are included; :func:`decide` decides about them. ``delta_num``
+    and ``delta_pct`` are the lowest thresholds of all tables.
     """
     d = directories.c
     is_base, is_original = d.kind == "base", d.kind == "original"
@@ -174,7 +175,7 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 
 
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
-    """Return the snapshot of some tables for a compaction that begins now.
+    """Return the snapshot of the given tables for a compaction that begins now.
 
     ``names`` is a dict from table id to full name. One query, and one more for each 5,000 tables.
     """
@@ -187,9 +188,10 @@ def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
 
 
 def read_sizes(connection: Connection, places: Collection[Place]) -> dict[Place, dict[str, int]]:
-    """Return the bytes of each registered directory of some places. One query for each 10,000 places.
+    """Return the bytes of all registered directories of some tables and partitions.
 
-    The result is a dict from place to a dict from directory name to bytes.
+    The result is a dict from table or partition to a dict from directory name to bytes. One query for each 10,000
+    tables or partitions.
     """
     d = directories.c
     query = select(d.table_id, d.partition_id, d.name, d.size_bytes)
@@ -271,7 +273,7 @@ def _tables(connection: Connection, ids: Collection[int]) -> dict[int, Candidate
 
 
 def _active(connection: Connection, only: Resource | None) -> dict[Resource, str]:
-    """Return a dict from resource to a text with the state and id of its initiated or working entry."""
+    """Return a dict from resource to a text with the state and id of the compaction that waits or runs."""
     q = compaction_queue.c
     states = (CompactionState.INITIATED, CompactionState.WORKING)
     query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
@@ -284,7 +286,7 @@ def _active(connection: Connection, only: Resource | None) -> dict[Resource, str
 def _failed(connection: Connection, failures: int, only: Resource | None) -> dict[Resource, int]:
     """Return the resources whose last ``failures`` compactions have all failed.
 
-    The result is a dict from resource to the end of its last failure, in ms.
+    The result is a dict from resource to the time (ms) at which its last compaction failed.
     """
     h = completed_compactions.c
     failed, succeeded = CompactionState.FAILED.value, CompactionState.SUCCEEDED.value
@@ -334,15 +336,15 @@ def _only_stored(query: Select[Any], columns: Any, only: Resource | None) -> Sel
 
 
 def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:
-    """Return a dict from table id to full name, for the tables of candidates."""
+    """Return a dict from table id to full name for the tables of the candidates."""
     return {each.table.id: resource_name(each.table.database, each.table.name, None) for each in candidates}
 
 
 def place_of(candidate: Candidate) -> Place:
-    """Return the place of the candidate's registered directories: ids of table and partition."""
+    """Return the ids of the candidate's table and partition. The second is None for a table without partitions."""
     return candidate.table.id, candidate.partition_id
 
 
 def places_of(candidates: Sequence[Candidate]) -> list[Place]:
-    """Return the place of each candidate."""
+    """Return the ids of table and partition of each candidate, as :func:`place_of` does."""
     return [place_of(each) for each in candidates]

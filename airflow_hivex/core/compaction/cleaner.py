@@ -1,8 +1,8 @@
 """The cleaner: deletes directories that compactions have replaced, and files of aborted transactions, on every cluster.
 
-The cleaner deletes files first. Then one database transaction deletes the records of these files, and ends the entry of
-the queue. So the next round finds all files that a killed cleaner has left. A directory that is already deleted is not
-an error.
+The cleaner deletes files first. Then one database transaction deletes the rows about these files, and ends the entry of
+the compaction queue. So if a cleaner is killed, the next round finds all files again. A directory that is already
+deleted is not an error.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -44,7 +44,7 @@ _DELETED_AT_ONCE = 16
 
 
 class Cleaner:
-    """The cleaner: :meth:`run` deletes files that no reader needs, and :meth:`plan` only returns them."""
+    """The cleaner: :meth:`run` deletes files that no reader needs; :meth:`plan` only returns these files."""
 
     def __init__(self, services: Foundation, cleaning: CleaningQueue) -> None:
         self._services, settings = services, services.settings
@@ -57,9 +57,9 @@ class Cleaner:
     def plan(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Return the tasks that :meth:`run` would do, for the warehouse, one table or one partition.
+        """Return the tasks that :meth:`run` would do now, and change nothing.
 
-        The call only reads.
+        The tasks are those of the warehouse, one table or one partition.
         """
         tasks = []
         files = CleaningFiles(self._services.clusters, self._services.roots)
@@ -105,7 +105,7 @@ class Cleaner:
         return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[CleaningWork]:
-        """Return the work of a round. A fixed number of queries, and one more for each snapshot of the readers."""
+        """Return the work of a round. A fixed number of queries, and one more for each kept snapshot of a reader."""
         # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(
@@ -158,10 +158,10 @@ class Cleaner:
         return [work for work in found if work.entry is not None or work.table is not None]
 
     def _own_aborts(self, works: list[CleaningWork]) -> list[CleaningWork]:
-        """Return the items of ``works`` whose aborted data the cleaner deletes without a compaction.
+        """Return the items of ``works`` whose aborted data the cleaner itself must delete, not a compaction.
 
-        If the settings leave aborted data to compactions, the result has only the partitions that do not exist, because
-        no compaction reads them.
+        If the settings leave aborted data to compactions, only partitions that do not exist are returned, because no
+        compaction reads them.
         """
         if self._with_aborts or not works:
             return works
@@ -226,11 +226,12 @@ class Cleaner:
         return work.task(self._deletions(doomed))
 
     def _delete(self, work: CleaningWork, files: CleaningFiles) -> list[Doomed]:
-        """Delete the obsolete files, check that they do not exist any more, and return them.
+        """Delete the files that the work allows to delete, check that they are gone, and return them.
 
         Raises:
             StorageError: a file could not be deleted.
-            ReplacementMissingError: the obsolete directories may have the last copy of rows.
+            ReplacementMissingError: a directory that replaces obsolete directories is not complete, so the obsolete
+                directories may have the last copy of rows.
         """
         files.check_replaced(work)
         doomed = files.find(work)
@@ -248,9 +249,9 @@ class Cleaner:
         return doomed
 
     def _forget(self, connection: Connection, work: CleaningWork, doomed: Iterable[Doomed]) -> bool:
-        """Remove the records of deleted directories, and return True.
+        """Remove the rows about deleted directories, and return True.
 
-        If the partition was moved meanwhile, nothing is changed, and the result is False.
+        If the partition was moved meanwhile, change nothing and return False.
         """
         raise_versions(connection, [work.table_id])
         if work.place is not None:

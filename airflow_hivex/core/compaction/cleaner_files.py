@@ -1,4 +1,4 @@
-"""The files of tables on the clusters that the cleaner lists, and deletes."""
+"""The files that the cleaner finds on the clusters, and their deletion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OBSOLETE, ABORTED = "obsolete", "aborted"
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """An existing directory or file to delete. ``is_file`` means one file of a delta; the delta itself stays."""
+    """A directory or file that is to be deleted. ``is_file`` is true for one file of a delta, which itself stays."""
 
     cluster: str
     location: str
@@ -28,7 +28,7 @@ class Doomed:
 
 
 class CleaningFiles:
-    """The file systems of the clusters, and the files that the cleaner can delete there."""
+    """The clusters' file systems, in which the cleaner finds and deletes files."""
 
     def __init__(self, clusters: Clusters, roots: Roots) -> None:
         self._clusters = clusters
@@ -50,9 +50,9 @@ class CleaningFiles:
         return self._files[name]
 
     def check_replaced(self, work: CleaningWork) -> None:
-        """Ensure that the directories which replace obsolete directories are complete on the primary cluster.
+        """Raise an error unless all directories that replace obsolete directories are complete on the primary cluster.
 
-        The method lists each replacing directory once.
+        Each replacing directory is listed once.
 
         Raises:
             ReplacementMissingError: a replacing directory has fewer files or bytes than registered.
@@ -109,10 +109,10 @@ class CleaningFiles:
                 yield Doomed(folder.cluster, location, OBSOLETE)
 
     def _aborted(self, work: CleaningWork, folder: CleanedFolder, path: str) -> Iterable[Doomed]:
-        """Yield the directory at a path if an aborted write has left it, unless the directory is obsolete.
+        """Yield the directory ``path`` if an aborted write has left it, unless the directory is obsolete.
 
-        If the directory is a registered or unfinished delta of a streaming batch, yield only the files of its aborted
-        transactions.
+        If the directory is a delta of a streaming batch that is registered or not finished, other transactions have
+        files in it. Then only the files of aborted transactions are yielded.
         """
         assert work.aborted is not None
         assert work.write_ids is not None
@@ -154,9 +154,9 @@ class CleaningFiles:
             files.delete_directory(doomed.location)
 
     def delete_empty_folders(self, work: CleaningWork) -> None:
-        """Delete the empty folders of a partition if the partition does not exist.
+        """Delete the empty folders of a partition that does not exist.
 
-        Only aborted transactions have written to such a partition.
+        Only aborted transactions have written to such a partition. The folders of other partitions stay.
         """
         if work.table is not None and work.table.is_partitioned and work.partition and work.place is None:
             for folder in work.folders:
@@ -164,7 +164,7 @@ class CleaningFiles:
 
 
 def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str]) -> Iterable[Doomed]:
-    """Yield the intermediate directories that the worker of an entry has made, but could not delete."""
+    """Yield intermediate directories that the worker of the compaction has made, but could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})
@@ -175,9 +175,9 @@ def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str])
 
 
 def _without_owner(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
-    """Yield the unregistered directories of ended transactions, in the folder on the primary cluster.
+    """Yield the unregistered directories of ended transactions in the folder on the primary cluster.
 
-    If a registered directory is missing, nothing is yielded. The database may then be older than the files, for
+    If a registered directory is missing there, nothing is yielded. The database may then be older than the files, for
     example after a restore, and an unregistered directory may be the last copy of rows.
     """
     table, place = work.table, work.place

@@ -1,4 +1,4 @@
-"""The part of the queue for the cleaner: entries that are ready for cleaning, and their outcome.
+"""The part of the compaction queue for the cleaner: entries that are ready for cleaning, and the outcome of cleaning.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive CompactionCleaner, TaskHandler).
 """
@@ -48,9 +48,9 @@ from airflow_hivex.core.store.schema.base import partition_to_column
 
 
 class CleaningQueue(JoinsTransactions):
-    """The entries that are ready for cleaning.
+    """The entries of the compaction queue that are ready for cleaning.
 
-    Each change is a database transaction of its own. With :meth:`joining` it is a part of the caller's transaction.
+    Each change is a database transaction of its own. After :meth:`joining` it is a part of the caller's transaction.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -73,7 +73,10 @@ class CleaningQueue(JoinsTransactions):
         return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
 
     def next_entries(self) -> list[Compaction]:
-        """Return the next entry of each table or partition, the oldest first, including paused entries. One query."""
+        """Return one entry for each table or partition, the oldest first, including paused entries. One query.
+
+        If a table or partition has several entries, the one with the lowest ``highest_write_id`` is returned.
+        """
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
@@ -86,10 +89,10 @@ class CleaningQueue(JoinsTransactions):
         return sorted(lowest.values(), key=lambda entry: entry.id)
 
     def note_abort_cleanup(self, request: CompactionRequest, message: str) -> Compaction:
-        """Record that files of aborted transactions could not be deleted, and return the entry for the next attempt.
+        """Record that files of aborted transactions could not be deleted. Return the queue entry for the next attempt.
 
         The entry has the type ABORT_CLEANUP and is ready for cleaning after a pause. If the table or partition already
-        has such an entry, this entry counts one more failure. :meth:`abort_cleanups` returns these entries.
+        has such an entry, one more failure is counted in it. :meth:`abort_cleanups` returns these entries.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -117,7 +120,10 @@ class CleaningQueue(JoinsTransactions):
         return self._write(work, "note cleanup")
 
     def abort_cleanups(self) -> list[Compaction]:
-        """Return the entries of type ABORT_CLEANUP. The cleaner skips the data of a paused entry. One query."""
+        """Return the entries of type ABORT_CLEANUP, including paused entries. One query.
+
+        While an entry is paused, the cleaner skips the aborted data of its table or partition.
+        """
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
             return [compaction_from_row(row) for row in rows]
@@ -146,7 +152,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write_one(lambda connection: change(connection, entry, values), "stop cleaning")
 
     def mark_cleaning_failed(self, entry: Compaction, message: str) -> Compaction | None:
-        """Record an error of the cleaner, and double the pause; return the changed entry.
+        """Record an error of the cleaner, and double the pause before the next attempt; return the changed entry.
 
         After too many errors, the entry ends as failed, and the result is None.
 
@@ -171,7 +177,7 @@ class CleaningQueue(JoinsTransactions):
         """End an entry as refused, because there is nothing to clean, or cleaning is not allowed.
 
         Raises:
-            CompactionLostError: another cleaner owns the entry, or the entry has ended.
+            CompactionLostError: the entry is not ready for cleaning any more.
         """
         self._end(entry, CompactionState.REFUSED, message)
 
@@ -182,10 +188,10 @@ class CleaningQueue(JoinsTransactions):
     ) -> None:
         """End an entry as succeeded. The caller has already deleted the replaced directories.
 
-        The metastore's rows about the writes up to the highest write id of the entry are deleted, too. The rows of the
-        last commits stay, because sensors read them (``metastore.commits``). For aborted writes,
-        ``removed_write_ids`` selects the rows to delete; None means all of them. An ABORT_CLEANUP entry of the same
-        table or partition is removed.
+        Rows about committed writes up to the entry's highest write id are deleted, too. Rows about the last commits
+        stay, because sensors read them (``metastore.commits``). Of the rows about aborted writes, those with
+        ``removed_write_ids`` are deleted, or all if this is None. An ABORT_CLEANUP entry of the same table or partition
+        is removed.
 
         Raises:
             CompactionLostError: the entry is not ready for cleaning any more.
@@ -209,7 +215,7 @@ class CleaningQueue(JoinsTransactions):
         self._write(work, "cleaned")
 
     def forget_aborted(self, table_id: int, partition: str | None, txn_ids: Collection[int]) -> None:
-        """Delete the metastore's rows about the writes of aborted transactions to a table or partition.
+        """Delete the rows about writes of aborted transactions to a table or partition.
 
         The caller has already deleted the files of these writes. An entry of type ABORT_CLEANUP for the table or
         partition ends as succeeded.

@@ -1,4 +1,4 @@
-"""The work of the cleaner for each table or partition: its folders, their obsolete directories, and the readers."""
+"""The work of the cleaner for each table or partition: its folders, its obsolete directories, and their readers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TABLES_A_BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class CleanedPartition:
-    """An existing partition, with the fields that its cleaning needs."""
+    """An existing partition, with the columns that the cleaner needs."""
 
     id: int
     location: str
@@ -46,7 +46,7 @@ class CleanedPartition:
 
 @dataclass(frozen=True, slots=True)
 class CleanedFolder:
-    """The folder of a table or partition on one cluster. Its ACID directories are ``depth`` levels below it."""
+    """The folder of a table or partition on one cluster. Its bases and deltas are ``depth`` levels below it."""
 
     cluster: str
     location: str
@@ -55,7 +55,10 @@ class CleanedFolder:
 
 @dataclass(slots=True)
 class CleaningWork:
-    """The task for one entry, or for the aborted data of one table or partition, before files are listed."""
+    """The work of the cleaner for one queue entry, or for the aborted data of one table or partition.
+
+    It is decided before files are listed.
+    """
 
     table_id: int
     database: str
@@ -80,11 +83,11 @@ class CleaningWork:
 
     @property
     def is_active(self) -> bool:
-        """Return whether the cleaner looks for files to delete."""
+        """Return whether the cleaner must look for files to delete."""
         return self.outcome in (CleaningOutcome.CLEANED, CleaningOutcome.WAITING) and bool(self.folders)
 
     def task(self, deleted: Iterable[Deletion] = ()) -> CleaningTask:
-        """Return the report of the work. ``deleted`` are the deleted files or, in a plan, the files to delete."""
+        """Return the report of the work. ``deleted`` are the deleted files or, in a plan, the files to be deleted."""
         return CleaningTask(
             compaction_id=None if self.entry is None else self.entry.id,
             database=self.database,
@@ -101,7 +104,7 @@ class CleaningWork:
 def read_works(
     connection: Connection, works: Sequence[CleaningWork], settings: Settings, *, without_locks: bool, now_ms: int
 ) -> None:
-    """Add to all works their tables, partitions, directories and readers, and the directories that are obsolete."""
+    """Complete all works: read their tables, partitions, directories and readers, and decide what is obsolete."""
     by_id = {t.id: t for t in select_tables_by_id(connection, {work.table_id for work in works})}
     # Read before the directories: all directories of transactions that have ended by now are registered then.
     readers = Readers(
@@ -148,7 +151,10 @@ def read_works(
 
 
 def _decide(work: CleaningWork, readers: Readers) -> None:
-    """Set the obsolete directories of a work, the directories that earlier readers still need, and these readers."""
+    """Decide which directories of a work are obsolete, and which of them earlier readers still need.
+
+    The results are stored in the work, with the readers that block a deletion.
+    """
     assert work.entry is not None
     # The empty name is a partition that is one original file, which nothing can replace.
     names = [name for name in work.registered if name]
@@ -183,7 +189,7 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
 
 
 def _folders(table: Table, work: CleaningWork, secondaries: Sequence[tuple[str, str]]) -> tuple[CleanedFolder, ...]:
-    """Return the folders of the table or partition: on its primary cluster, and on each cluster with a copy."""
+    """Return the folders of a table or partition on its primary cluster, and on each cluster with a copy."""
     primary = table.storage.primary
     roots = [(primary.cluster, primary.location)]
     roots += [(copy.cluster, copy.location) for copy in table.storage.secondaries]
@@ -203,7 +209,10 @@ def _folders(table: Table, work: CleaningWork, secondaries: Sequence[tuple[str, 
 def read_partitions(
     connection: Connection, works: Sequence[CleaningWork]
 ) -> dict[tuple[int, str | None], CleanedPartition]:
-    """Return a dict from table id and partition name to existing partition. One query for each 200 tables."""
+    """Return a dict from (table id, partition name) to partition, for partitions that exist.
+
+    One query for each 200 tables.
+    """
     p = partitions.c
     by_table: defaultdict[int, list[str]] = defaultdict(list)
     for work in works:
@@ -221,7 +230,10 @@ def read_partitions(
 def _registered(
     connection: Connection, works: Sequence[CleaningWork], places: Mapping[tuple[int, str | None], CleanedPartition]
 ) -> dict[tuple[int, int | None], list[RegisteredDirectory]]:
-    """Return a dict from table id and partition id to registered directories. One query for each 10,000 places."""
+    """Return a dict from (table id, partition id) to registered directories.
+
+    One query for each 10,000 tables or partitions.
+    """
     d = directories.c
     query = select(d.table_id, d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
     of_partitions = [place.id for place in places.values()]
@@ -236,7 +248,10 @@ def _registered(
 
 
 def _growing(connection: Connection, table_ids: Sequence[int]) -> dict[int, frozenset[tuple[int | None, str]]]:
-    """Return a dict from table id to the registered deltas of streaming batches. One query for each 10,000 tables."""
+    """Return a dict from table id to deltas of streaming batches, as pairs (partition id, name).
+
+    One query for each 10,000 tables.
+    """
     d = directories.c
     found: defaultdict[int, set[tuple[int | None, str]]] = defaultdict(set)
     query = select(d.table_id, d.partition_id, d.name).where(

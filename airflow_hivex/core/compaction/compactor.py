@@ -1,4 +1,4 @@
-"""Compactor: requests compactions directly or by thresholds, runs them, deletes replaced files, and returns states."""
+"""The Compactor: requests compactions directly or by thresholds, runs them, deletes replaced files, returns states."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LONGEST_PAUSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The clauses of a request for compactions."""
+    """The clauses of a request for compactions, such as type and pool."""
 
     type: CompactionType | str
     pool: str | None
@@ -64,10 +64,10 @@ class _Wanted:
 
 
 class Compactor:
-    """The compaction calls of the metastore.
+    """The service for compactions: requests, workers, the cleaner, and the history.
 
-    A worker takes an entry by ``queue.next_entry``, a cleaner takes the entries of ``cleaning.entries_to_clean``. Each
-    records the outcome in the same object.
+    Workers take entries of the queue by ``queue.next_entry``, and cleaners by ``cleaning.entries_to_clean``. Each
+    records the outcome in the object from which it has taken the entry.
     """
 
     def __init__(
@@ -187,10 +187,10 @@ class Compactor:
         return self.queue.joining(connection).enqueue(requests, initiator=MANUALLY)
 
     def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
-        """Wait until the work of a compaction has ended, and return its state.
+        """Wait until a compaction does not wait or run any more, and return its state.
 
-        The wait ends after ``hive.compactor.wait.timeout`` at the latest; the state is then ``initiated`` or
-        ``working``.
+        The wait ends after ``timeout_s`` or, by default, ``hive.compactor.wait.timeout``. The state is then
+        ``initiated`` or ``working``.
 
         Raises:
             NoSuchCompactionError: no compaction has the id.
@@ -218,7 +218,7 @@ class Compactor:
     def work(
         self, worker_id: str | None = None, pool: str | None = None, *, compaction_id: int | None = None
     ) -> Compaction | None:
-        """Run the oldest waiting compaction of a pool, and return its outcome, or None if no compaction waits.
+        """Run the oldest waiting compaction of a pool. Return its outcome, or None if no compaction waits.
 
         Readers and writers continue meanwhile. A failed compaction changes no table.
 
@@ -230,15 +230,16 @@ class Compactor:
 
         Raises:
             CompactionLostError: the compaction took too long, and another worker may take it. Its files are discarded.
-            HivexError: :meth:`cancel` has stopped the compaction, which waits again. Mostly it is JobCancelledError.
+            HivexError: :meth:`cancel` has stopped the compaction, which waits again. Mostly a JobCancelledError.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
         return self._worker.work(worker_id or own, pool, compaction_id)
 
     def cancel(self, worker_id: str) -> None:
-        """Stop the compaction of a worker of this process; the compaction returns to the queue.
+        """Stop the compaction that a worker of this process runs. The compaction then waits in the queue again.
 
-        Other threads and signal handlers may call it. A compaction that has written all its files is still committed.
+        Other threads and signal handlers may call this method. If the compaction has already written all its files, it
+        is still committed.
         """
         self._worker.cancel(worker_id)
 
@@ -246,16 +247,16 @@ class Compactor:
         """Return the compactions of the queue and the history, the newest first or in the order of the filter.
 
         Raises:
-            InvalidObjectError: a column of the order does not exist.
+            InvalidObjectError: the order names a column that does not exist.
         """
         return self.history.show(wanted)
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Withdraw compactions from the queue. Return a dict from id to None, or to the reason of a failure."""
+        """Withdraw compactions from the queue. Return a dict from id to None, or to the reason why it failed."""
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
-        """Return the initiator's decision about a table or partition, with the value of every filter and threshold.
+        """Return why the initiator would or would not compact a table or partition, with each check and its values.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError: the object does not exist.
@@ -279,7 +280,7 @@ class Compactor:
     def plan_clean(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Return the tasks that :meth:`clean` would do, with their blockers, and delete nothing.
+        """Return the tasks that :meth:`clean` would do, with the readers that block deletions. Nothing is deleted.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the database or table does not exist.
@@ -288,7 +289,7 @@ class Compactor:
         return self._cleaner.plan(database, table, partition)
 
     def housekeep(self) -> tuple[int, int]:
-        """Return the compactions of lost workers to the queue, and remove old history; return both numbers."""
+        """Put the compactions of lost workers back into the queue, and remove old history. Return both numbers."""
         return len(self.queue.requeue_lost()), self.history.purge()
 
     def _pool_of(self, connection: Connection, table: StoredTable) -> str | None:
@@ -338,9 +339,9 @@ def _target(
     *,
     whole: bool = False,
 ) -> tuple[StoredTable, str | None]:
-    """Return the table and the stored name of the partition.
+    """Return a table, and the name of its partition as stored.
 
-    A table with partitions needs the partition, unless ``whole`` is set.
+    A partition is required for a table with partitions, unless ``whole`` is true.
     """
     table = select_table(connection, database, name)
     check_compactable(table, operation)
