@@ -20,9 +20,9 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 PARTITION_ROW_IDS = "hivex.partition.row.ids"
-"""The table property with the last write id of an imported table that Hive itself has written.
+"""The property of an imported table with the last write id of Hive's own writes.
 
-Row ids of these writes are unique only within a partition, because Hive numbers rows from 0 in each partition.
+Row ids of Hive's writes are unique only within a partition, because Hive numbers rows from 0 in each partition.
 """
 FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"

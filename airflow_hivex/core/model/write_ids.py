@@ -204,7 +204,7 @@ class ValidTxnList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the list of a text form; an empty text and None see everything.
+        """Return the list that a text form describes. For an empty text or None, it sees everything.
 
         Raises:
             InvalidWriteIdListError: the text is not a transaction list.
@@ -249,7 +249,7 @@ class ValidWriteIdList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the list of a text form; an empty text and None see everything.
+        """Return the list that a text form describes. For an empty text or None, it sees everything.
 
         A caller that reads a managed table must refuse a missing list itself.
 
@@ -337,7 +337,7 @@ class ValidTxnWriteIdList:
 
     @classmethod
     def of(cls, txn_id: int, lists: Iterable[ValidWriteIdList]) -> Self:
-        """Return the value for these lists, in the given order.
+        """Return an object with these lists, in the given order.
 
         Raises:
             InvalidWriteIdListError: a list has no table name, or two lists have the same name.
@@ -353,7 +353,7 @@ class ValidTxnWriteIdList:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the value of a text form.
+        """Return the object that a text form describes.
 
         Raises:
             InvalidWriteIdListError: the text is not of this form.
@@ -364,7 +364,7 @@ class ValidTxnWriteIdList:
         return cls.of(_number(text, "transaction id", txn_id), map(ValidWriteIdList.parse, lists))
 
     def get(self, table: str) -> ValidWriteIdList | None:
-        """Return the list of ``table``, a full name in any case, or None."""
+        """Return the list of ``table``, a full name in upper or lower case, or None."""
         return self.lists.get(table.lower())
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Closure: the objects of a namespace that depend on objects outside of it, and names of other namespaces."""
+"""Closure: the dependencies of a namespace's objects on other namespaces, and the names of such foreign objects."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class _NamesIn:
 
 
 def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
-    """Return the foreign names in a text. USE changes the namespace of the statements after it."""
+    """Return the foreign names in a text. After USE, names without a database belong to the new database."""
     names = _NamesIn(statement.name)
     current = normalise(statement.namespace or namespace)
     if current != namespace:
@@ -306,7 +306,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
-    """Return the names of other namespaces in a statement that runs in ``namespace``, sorted by place.
+    """Return the objects of other namespaces that a statement in ``namespace`` names, sorted by place in the text.
 
     If an object is both read and written at a place, the write comes first. These names are not foreign: names in the
     database of the namespace itself, the table that CREATE LINK names, and a database that a statement creates,

@@ -67,7 +67,7 @@ class Links(JoinsTransactions):
             return _described(connection, name)
 
     def find(self, names: Collection[LinkName]) -> dict[LinkName, Link]:
-        """Return a dict from name to link. The links have no properties, owner and time. One round trip.
+        """Return a dict from name to link. The links lack properties, owner and time of creation. One round trip.
 
         Raises:
             NoSuchLinkError: a link does not exist.

@@ -96,7 +96,7 @@ def read_with_frames(
 
 
 def frames_not_taken(statement: Statement, names: Collection[str]) -> InvalidOperationError:
-    """Return the error for a statement that cannot read DataFrames, because it would need them later."""
+    """Return the error for a statement, such as CREATE VIEW, that would need its DataFrames after it has run."""
     return InvalidOperationError(
         statement.kind, ", ".join(names), "a DataFrame is not kept with it; make a table of its rows"
     )

@@ -45,7 +45,7 @@ _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=
 
 
 def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
-    """Return a dict from partition keys to values, such as of ``(ds='x', hr)``. A key without a value has None."""
+    """Return a dict from key to value for a partition such as ``(ds='x', hr)``. A key without a value has None."""
     cursor.expect_symbol("(")
     found: dict[str, Literal | None] = {}
     for key in cursor.different(lambda: cursor.name("a partition column"), "partition column "):
@@ -56,7 +56,7 @@ def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
 
 
 def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
-    """Return a dict from partition keys to values, such as of ``(ds='x', hr=1)``. A key without a value is refused."""
+    """Return a dict from key to value for a partition such as ``(ds='x', hr=1)``. Each key must have a value."""
     first = cursor.peek()
     found: dict[str, Literal] = {}
     for key, literal in read_partition(cursor).items():
@@ -169,7 +169,7 @@ def read_parentheses(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
-    """Return each id of ``3 1 2`` or ``3, 1, 2`` once. The ids must end with the statement."""
+    """Return each id in a list such as ``3 1 2`` or ``3, 1, 2`` once. Nothing may follow the list."""
     found = [read_id(cursor, what)]
     while not cursor.at_end:
         cursor.accept_symbol(",")

@@ -127,13 +127,13 @@ CONSTRAINT = "CHECK (...), PRIMARY KEY (...), UNIQUE (...) or FOREIGN KEY (...)"
 
 
 def read_new_columns(cursor: Cursor) -> tuple[tuple[Column, ...], dict[str, str]]:
-    """Return the columns after ADD COLUMNS, and a dict from columns to their places."""
+    """Return the columns after ADD COLUMNS, and a dict from column to its place (FIRST, AFTER)."""
     places: dict[str, str] = {}
     return read_added_columns(cursor, several=True, places=places), places
 
 
 def read_whole_column(cursor: Cursor) -> str:
-    """Return the name of a column.
+    """Return the column name that comes next.
 
     Raises:
         UnsupportedStatementError: the name is that of a field of a struct.
@@ -167,7 +167,10 @@ def _column_constraint(cursor: Cursor, column: str) -> Constraints:
 
 
 def make_changed_column(parts: Parts) -> ChangeColumn:
-    """Return ALTER TABLE CHANGE COLUMN. In Spark's older form the user writes the name of the column only once."""
+    """Return the statement ALTER TABLE ... CHANGE COLUMN.
+
+    In Spark's older form the user writes the name of the column only once.
+    """
     values = dict(parts.values)
     if "is_whole" in values:
         del values["is_whole"]
@@ -180,7 +183,7 @@ def make_changed_column(parts: Parts) -> ChangeColumn:
 
 
 def read_constraint(cursor: Cursor) -> Constraints:
-    """Return the constraint after ADD.
+    """Return the constraint that follows ADD in ALTER TABLE.
 
     Raises:
         StatementSyntaxError: no constraint comes next.

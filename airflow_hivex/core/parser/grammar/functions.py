@@ -72,7 +72,7 @@ def read_signature(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_language(cursor: Cursor) -> str:
-    """Return the language of a function.
+    """Return the language of a function, which must come next.
 
     Raises:
         UnsupportedStatementError: the language is not SQL.
@@ -84,7 +84,7 @@ def read_language(cursor: Cursor) -> str:
 
 
 def read_session_function(cursor: Cursor) -> str:
-    """Return the name of a function of the session."""
+    """Return the name of a temporary function, which must come next."""
     skip_session(cursor)
     token = cursor.peek()
     name = cursor.name("the name of a function")
@@ -103,7 +103,7 @@ def skip_session(cursor: Cursor) -> None:
 
 
 def read_resources(cursor: Cursor) -> tuple[FunctionResource, ...]:
-    """Return the files of a Java function: ``JAR 'address', ...``."""
+    """Return the files of a Java function, in a list such as ``JAR 'address', ...``."""
     found = []
     while True:
         kind = cursor.accept_one(*(each.value for each in ResourceType))
@@ -115,7 +115,7 @@ def read_resources(cursor: Cursor) -> tuple[FunctionResource, ...]:
 
 
 def make_function(parts: Parts) -> CreateFunction:
-    """Return CREATE FUNCTION.
+    """Return the statement CREATE FUNCTION.
 
     Raises:
         StatementSyntaxError: the statement has OR REPLACE and IF NOT EXISTS.
@@ -141,7 +141,7 @@ def make_function(parts: Parts) -> CreateFunction:
 
 
 def make_temporary_function(parts: Parts) -> CreateTemporaryFunction:
-    """Return CREATE TEMPORARY FUNCTION. CREATE TEMPORARY MACRO becomes this statement with OR REPLACE.
+    """Return the statement CREATE TEMPORARY FUNCTION, which CREATE TEMPORARY MACRO becomes, too, with OR REPLACE.
 
     Raises:
         StatementSyntaxError: the statement has OR REPLACE and IF NOT EXISTS.

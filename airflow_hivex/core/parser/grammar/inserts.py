@@ -37,7 +37,7 @@ class Source:
 
 
 def make_insert(parts: Parts) -> Insert:
-    """Return INSERT INTO or INSERT OVERWRITE of one table.
+    """Return the statement INSERT INTO or INSERT OVERWRITE for one table.
 
     Raises:
         StatementSyntaxError: parts of the statement do not go together.
@@ -95,7 +95,7 @@ def _check_if_not_exists(parts: Parts) -> None:
 
 
 def read_branch(cursor: Cursor) -> Sequence[Token]:
-    """Return the tokens of one INSERT's SELECT in a multi-table INSERT, without the common FROM before all INSERTs.
+    """Return the tokens of the SELECT of one INSERT in a multi-table INSERT, without the FROM before all INSERTs.
 
     Raises:
         StatementSyntaxError: no query comes next.
@@ -153,7 +153,7 @@ def read_rows(cursor: Cursor) -> Source:
 
 
 def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
-    """Return the constants after VALUES as rows and with their places, or None if Spark must compute a value."""
+    """Return the constants after VALUES as rows, and with their places; return None if Spark must compute a value."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     cells: list[tuple[Span, ...]] = []
@@ -231,7 +231,7 @@ def _read_defaults(cursor: Cursor) -> Source | None:
 
 
 def make_insert_directory(parts: Parts) -> InsertDirectory:
-    """Return INSERT OVERWRITE DIRECTORY.
+    """Return the statement INSERT OVERWRITE DIRECTORY.
 
     Raises:
         StatementSyntaxError: the statement names no directory, two directories or two formats.
@@ -253,7 +253,7 @@ def make_insert_directory(parts: Parts) -> InsertDirectory:
 
 
 def make_load(parts: Parts) -> LoadData:
-    """Return LOAD DATA.
+    """Return the statement LOAD DATA.
 
     Raises:
         StatementSyntaxError: the SerDe does not read files of the input format.

@@ -32,7 +32,7 @@ _NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
 
 
 def make_changes(parts: Parts) -> ChangeRows:
-    """Return UPDATE, DELETE or MERGE.
+    """Return the statement UPDATE, DELETE or MERGE.
 
     Raises:
         StatementSyntaxError: the parts are not SQL, or a column is assigned twice.
@@ -371,7 +371,10 @@ def _whole(table: TableName) -> str:
 
 
 def _names(table: TableName, database: str | None) -> set[str]:
-    """Return the qualifiers that columns may have, for a table or link without alias, if ``database`` is current."""
+    """Return the qualifiers that may stand before columns of a table or link without an alias.
+
+    ``database`` is the current database.
+    """
     own = table.name if table.namespace is None else f"{table.name}@{table.namespace}"
     return {table.name, own, f"{table.database or database}.{own}"}
 

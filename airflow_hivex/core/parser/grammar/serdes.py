@@ -106,7 +106,7 @@ def format_of_input(name: str) -> str | None:
 
 
 def read_input_format(cursor: Cursor) -> str:
-    """Return the class of an input format.
+    """Return the class name of an input format, which must come next.
 
     Raises:
         UnsupportedStatementError: this release does not read files of the format.
@@ -120,7 +120,7 @@ def read_input_format(cursor: Cursor) -> str:
 
 
 def read_serde(cursor: Cursor) -> str:
-    """Return the class of a SerDe.
+    """Return the class name of a SerDe, which must come next.
 
     Raises:
         UnsupportedStatementError: the SerDe is not supported.

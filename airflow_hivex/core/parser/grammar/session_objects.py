@@ -13,7 +13,7 @@ from airflow_hivex.core.parser.statements import DeclareVariable, ImmediateArgum
 
 
 def read_variable(cursor: Cursor) -> str:
-    """Return the name of a variable. The schema ``session`` may stand before the name."""
+    """Return the name of a variable, which must come next. The schema ``session`` may stand before the name."""
     skip_session(cursor)
     name = cursor.name("the name of a variable")
     if cursor.at_symbol("."):
@@ -27,7 +27,7 @@ def read_variables(cursor: Cursor) -> tuple[str, ...]:
 
 
 def make_declaration(parts: Parts) -> DeclareVariable:
-    """Return DECLARE VARIABLE."""
+    """Return the statement DECLARE VARIABLE."""
     column_type = parts["type"]
     pieces = Pieces(parts.cursor).add("SELECT " if column_type is None else "SELECT CAST((")
     pieces = pieces.copy_tokens(parts["default"]) if "default" in parts else pieces.add("NULL")
@@ -44,7 +44,7 @@ def read_query_in_parentheses(cursor: Cursor) -> Query:
 
 
 def read_variable_values(cursor: Cursor) -> dict[str, Sequence[Token]]:
-    """Return a dict from variables to the tokens of their values: ``name = expression, ...``."""
+    """Return a dict from variable to the tokens of its value, for a list such as ``name = expression, ...``."""
     found: dict[str, Sequence[Token]] = {}
     for name in cursor.different(lambda: read_variable(cursor), "variable "):
         cursor.expect_symbol("=")
@@ -53,7 +53,7 @@ def read_variable_values(cursor: Cursor) -> dict[str, Sequence[Token]]:
 
 
 def make_assignment(parts: Parts) -> SetVariables:
-    """Return SET VARIABLE."""
+    """Return the statement SET VARIABLE."""
     if "query" in parts:
         return SetVariables(parts["names"], parts["query"], may_be_empty=True)
     defaults = tuple(
@@ -83,7 +83,7 @@ def _expression(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_statement_text(cursor: Cursor) -> str:
-    """Return the text of a statement: a string, or the value of a marker."""
+    """Return the text of a statement that comes next as a string, or as a marker with a value."""
     token = cursor.peek()
     if not cursor.at_symbol(":"):
         return read_string(cursor, "a statement")
@@ -94,7 +94,7 @@ def read_statement_text(cursor: Cursor) -> str:
 
 
 def read_arguments(cursor: Cursor) -> tuple[ImmediateArgument, ...]:
-    """Return the values after USING, perhaps in parentheses: ``value [AS name], ...``."""
+    """Return the arguments after USING: ``value [AS name], ...``, perhaps in parentheses."""
     in_parentheses = cursor.accept_symbol("(")
     found: list[ImmediateArgument] = []
     while not found or cursor.accept_symbol(","):

@@ -26,7 +26,7 @@ _INSTEAD = {
 
 
 def make_set(parts: Parts) -> SetSetting | SetConfiguration:
-    """Return SET, which changes or shows a setting of the session or the configuration of its jobs.
+    """Return the statement SET, which changes or shows a setting of the session or the configuration of its jobs.
 
     Raises:
         StatementSyntaxError: the value is missing.
@@ -78,13 +78,13 @@ def variable_statement(name: str, value: str) -> SetSetting | SetConfiguration:
 
 
 def make_reset(parts: Parts) -> ResetSetting | ResetConfiguration:
-    """Return RESET of one name, or of all. A name is a setting of the session, or of the configuration of its jobs."""
+    """Return the statement RESET for one name or for all. A name is a setting of the session or of its jobs."""
     name = parts["name"]
     return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
 
 
 def read_setting(cursor: Cursor) -> str:
-    """Return the name of a setting or variable.
+    """Return the name of a setting or variable, which must come next.
 
     Raises:
         UnsupportedStatementError: a session has no such parameter.
