@@ -31,7 +31,7 @@ Done = TypeVar("Done")
 
 
 class KeptRowsLostError(Exception):
-    """An executor was lost with its stored rows. Spark may compute other rows in their place, or in another order."""
+    """An executor was lost with its stored rows. Spark computes them again, perhaps differently or in another order."""
 
 
 class Kept:

@@ -141,7 +141,7 @@ class Staging:
     def _counted(self, rows: DataFrame) -> DataFrame:
         """Return the same rows. While they are written, Spark counts them, and each task checks the roots of the job.
 
-        Neither is necessary if the tasks run in this process and write to a local disk.
+        Rows for ORC and Parquet files need neither if the tasks run in this process and write to a local disk.
         """
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)

@@ -32,7 +32,7 @@ class FindingKind(enum.Enum):
 
     @property
     def is_error(self) -> bool:
-        """Return whether rows are lost, or a statement will fail. Differences of other kinds only take space."""
+        """Return whether rows are lost, or a statement will fail. Findings of other kinds do not affect queries."""
         return self in _ERRORS
 
 

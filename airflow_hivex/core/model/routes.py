@@ -40,10 +40,11 @@ class Lack:
     - ``missing``: the cluster has no copy.
     - ``stale``: the copy lags.
     - ``not primary``: only the primary may write the table.
-    - ``not configured``: the cluster ``primary`` is unknown. No table is named.
-    - ``not usable``: the cluster cannot be reached, for example. No table is named. ``problem`` is the reason. If
+    - ``not configured``: the cluster ``primary`` is unknown. ``table`` is empty.
+    - ``not usable``: the cluster cannot be reached, for example. ``table`` is empty, and ``problem`` is the reason. If
       ``may_pass`` is true, a retry may help.
-    - ``lags``: the session accepts no earlier moment that can be read on the cluster. ``problem`` is the reason.
+    - ``lags``: the copies on the cluster have no common earlier moment that is recent enough for the session. ``table``
+      is empty, and ``problem`` is the reason.
 
     ``partitions`` has the names of the first ten partitions that the cluster lacks, and ``count`` is the number of all
     such partitions. If the whole table is meant, ``partitions`` is empty and ``count`` is 0.

@@ -152,7 +152,9 @@ def _has_any(ids: Sequence[int], low: int, high: int) -> bool:
 
 
 def first_readable(record: Sequence[RecordedVersion], now_ms: int, retention_ms: int) -> int:
-    """Return the index in ``record`` of the oldest version that can be read, which was current when retention began.
+    """Return the index in ``record`` of the oldest version that can be read.
+
+    This is the version that was current at the start of the retention period.
 
     Without retention only the last version can be read. ``record`` is not empty.
     """
