@@ -1,4 +1,4 @@
-"""``hivex metastore import``, ``doctor`` and ``cache``: import from Hive, checks of the disks, states of caches."""
+"""``hivex metastore import``, ``doctor`` and ``cache``: import from Hive, check files against metadata, show caches."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _FINDINGS = ("finding", "cluster", "database", "table", "partition", "path", "fi
 def examine(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
     """Compare metadata and files, and print what differs; return 1 if a finding is an error, otherwise 0.
 
-    An error is a finding by which rows are lost or statements will fail, or a cluster that cannot be read.
+    A finding is an error if rows are lost, statements will fail, or a cluster cannot be read.
     """
     database, table = options.database, None
     if options.table is not None:

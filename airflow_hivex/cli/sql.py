@@ -26,7 +26,10 @@ _LEAVE = ("exit", "quit")
 
 
 class StatementRunner:
-    """A thread that runs statements. Ctrl-C interrupts only the wait for it, never a call to Spark or the database."""
+    """A thread that runs statements.
+
+    So Ctrl-C interrupts only the wait for the thread, and never a call to Spark or the database.
+    """
 
     def __init__(
         self, session: Session, show: Callable[[Result], None], max_rows: int | None, progress: StatementProgress

@@ -33,7 +33,8 @@ class Piece:
     """A stripe or row group of a file: its number, its count of rows, and the count of rows before it.
 
     If ``is_julian``, days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
-    metadata columns, or None if they were not requested or the file does not have them.
+    metadata columns (write ids, bucket and row id of each row), or None if they were not requested or the file does not
+    have them.
     """
 
     number: int
@@ -47,7 +48,7 @@ class Reading(Protocol):
     """A reader of files of one format. It finds ``columns`` by their names in files (``Column.in_files``)."""
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes or row groups in which a row may fulfil the condition; ``keys`` adds ``Piece.keys``."""
+        """Return the stripes or row groups in which a row may fulfil the condition; ``keys`` fills ``Piece.keys``."""
 
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
@@ -78,7 +79,7 @@ def readable(file: Place) -> Iterator[None]:
 
 
 class OrcReading:
-    """A reader of ORC files by stripes. If ``is_nested``, the columns are fields of a struct, as in Hive's layout."""
+    """A reader of ORC files by stripes. If ``is_nested``, the columns are fields of a struct, as in files of Hive."""
 
     def __init__(self, declared: Sequence[Column], *, is_nested: bool = False) -> None:
         self._declared = declared

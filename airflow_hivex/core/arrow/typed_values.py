@@ -290,7 +290,7 @@ def _decimal(value: Any, declared: Primitive, is_listed: bool) -> Any:
 
 
 def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
-    """Return whether Spark's common type for a decimal and a column keeps all digits of both."""
+    """Return whether the common type that Spark finds for a decimal and a column keeps all digits of both."""
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
     fraction = max(0, -exponent)

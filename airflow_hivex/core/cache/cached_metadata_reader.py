@@ -46,7 +46,7 @@ _MOST_PREDICATES = 4
 For a further predicate, the whole table is read and cached.
 """
 _MOST_PARTITIONS = 20_000
-"""The cache keeps all partitions of a table only if it has at most this number."""
+"""The cache keeps all partitions of a table only if the table does not have more than this number."""
 
 
 def _nothing() -> None:
@@ -270,7 +270,7 @@ class WrittenTable:
     has_list: bool
 
     def joined(self, other: WrittenTable | None) -> WrittenTable:
-        """Return one change in place of this change and another change of the same table."""
+        """Return this change, merged with another change of the same table."""
         if other is None:
             return self
         return WrittenTable(self.lists_partitions or other.lists_partitions, self.has_list or other.has_list)

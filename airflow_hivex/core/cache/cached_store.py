@@ -300,7 +300,10 @@ class CachedStore(CachedMetadata):
     def _all_partitions(
         self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Return a table and all its partitions, from memory if possible, or None if a query must read partitions."""
+        """Return a table and all its partitions, from memory if possible.
+
+        Return None if the caller must query the database.
+        """
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):

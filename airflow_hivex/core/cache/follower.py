@@ -36,7 +36,7 @@ _LONGEST_WAIT_S = 0.5
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
-"""The time in which a writer commits that began before the follower asked for announcements."""
+"""The longest time until a writer commits that began before the follower asked for announcements."""
 _LONGEST_STEP_S = 5.0
 """The longest time that ``os.fork`` waits until the follower has finished its step."""
 # A fork while this thread has a transaction of SQLite open copies its lock, but not the thread that releases it: the

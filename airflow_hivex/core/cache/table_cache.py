@@ -331,7 +331,7 @@ class TableCache:
     # -- changes
 
     def forget(self, table_ids: Collection[int]) -> None:
-        """Drop the entries of tables that this process has changed. Reads that are now running are not cached."""
+        """Drop the entries of tables that this process has changed. Results of reads that run now are not cached."""
         with self._lock:
             for table_id in table_ids:
                 self._changes.note(table_id)

@@ -20,7 +20,7 @@ V = TypeVar("V")
 _MOST_PREDICATES = 16
 """The largest number of predicates of a table whose contents are kept."""
 _LONGEST_STEP = 10_000
-"""The largest number of write ids by which a commit may raise the tag of a part. After a larger step it has no tag."""
+"""The largest number of write ids by which a commit may raise the tag of a part. A larger step removes the tag."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
 """A predicate on partition keys, with the clusters whose copies are wanted. None stands for the whole table."""
@@ -48,7 +48,10 @@ class Part(Generic[V]):
 
 @dataclass(slots=True)
 class Definition:
-    """A table as the database has it, and its views by cluster (None: the view of a client without a cluster)."""
+    """A table as the database has it, and as clusters see it.
+
+    ``views`` is a dict from cluster to the table as this cluster sees it; None stands for a client without a cluster.
+    """
 
     table: StoredTable
     views: dict[str | None, StoredTable] = field(default_factory=dict)

@@ -86,10 +86,10 @@ def read_held(
     namespaces: Collection[str] | None = None,
     cluster: str | None = None,
 ) -> list[HeldBytes]:
-    """Return the total sizes of directories for each table, cluster, age and obsolescence. One round trip.
+    """Return the total size of directories for each table, cluster and age. One round trip.
 
-    ``begins_ms`` are the times at which the spans of time begin, the newest first. One more span is before all of these
-    times.
+    Obsolete directories are counted separately. ``begins_ms`` are the times at which the spans of time begin, the
+    newest first. A last span has everything before these times.
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
@@ -261,7 +261,10 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
 
 
 def _selected(judgement: ColumnElement[int], *conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for directories with the column ``judgement``, and with ``is_dropped``: 1 if dropped, else 0."""
+    """Return the query for directories, with ``judgement``, and with ``is_dropped``: 1 or 0.
+
+    A directory is dropped if its table or partition is.
+    """
     return (
         select(
             _D.id,

@@ -2,8 +2,8 @@
 
 The end of a batch is recorded before the batch is processed, so a repeated batch has the same rows. The number of a
 batch is the number of its last commit, which is counted over all tables. So the numbers of a stream rise even if the
-table is dropped and created again. A writer that ignores numbers it has written therefore loses no batch. Functions
-here take part in the caller's database transaction.
+table is dropped and created again, and a writer that skips numbers which it has already written loses no batch.
+Functions here take part in the caller's database transaction.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | N
 def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
     """Return the batch that a stream must process now, or None if the table has no new commits.
 
-    It is the last batch if this was not finished, and otherwise the next batch. A new stream begins after the version
-    ``since``. Four round trips.
+    An unfinished batch is returned again. A new stream begins after the version ``since``. Four round trips.
     """
     of_stream = (_S.table_id == table_id, _S.stream == stream)
     row = connection.execute(select(change_streams).where(*of_stream).with_for_update()).one_or_none()
@@ -85,7 +84,7 @@ def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeB
 
 
 def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
-    """Return whether a table has a batch of an application, or a later batch of it. One round trip."""
+    """Return whether a table has a batch, or a later batch of the same application. One round trip."""
     query = select(written_batches.c.batch_id).where(
         written_batches.c.table_id == table_id, written_batches.c.app_id == key.app_id
     )

@@ -105,7 +105,7 @@ class CommitMark:
 class Commits:
     """The service that reads the commits to tables, and commits a transaction together with a table's property.
 
-    For each table and partition, the housekeeper keeps the records of the last commit and of the highest write id.
+    For each table and partition, the housekeeper keeps the last commit and the commit with the highest write id.
     """
 
     def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:

@@ -136,7 +136,7 @@ def _part(kind: int, *columns: ColumnElement[Any]) -> Any:
 
 
 def _of_partitions(table: StoredTable, secondaries: Sequence[str], restriction: _Restriction | None) -> list[Any]:
-    """Return the queries for directories and copies of the partitions that ``restriction`` selects (None: of all)."""
+    """Return the queries for directories and copies. ``restriction`` selects their partitions; None selects all."""
 
     def chosen(part: Any, column: ColumnElement[Any]) -> Any:
         return part if restriction is None else part.where(restriction(column))

@@ -358,7 +358,7 @@ def read_copy_lags(connection: Connection) -> list[CopyLag]:
 
 
 def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the directories that copies do not have, except directories that others replace."""
+    """Return the query for the directories that copies lack, except those that another directory replaces."""
     replaced = select(_OTHER.c.id).where(is_beside, _replaces()).correlate(directories).exists()
     return (
         select(_COPIES.cluster, _COPIES.table_id, _ON_PRIMARY.c.registered_ms)

@@ -31,7 +31,7 @@ def database_at(connection: Connection, location: str) -> str | None:
 
 
 def finding(name: str) -> Call:
-    """Return a query that reads the row of a database. It has no row if the database does not exist."""
+    """Return a query that reads the row of a database. The result is empty if the database does not exist."""
     return _FIND(name=normalise(name))
 
 

@@ -101,9 +101,9 @@ def _owners(*, only_managed: bool) -> CompoundSelect[Any]:
 
 
 OWNERS = {only_managed: _owners(only_managed=only_managed) for only_managed in (True, False)}
-"""Two queries for a table whose folder on ``cluster`` overlaps a location. :func:`beside` gives the location.
+"""Two queries for a table whose folder on ``cluster`` overlaps a location. :func:`beside` returns their parameters.
 
-The query True searches only managed tables, the query False all tables. The table ``but_id`` is left out. A query
+``OWNERS[True]`` searches only managed tables, ``OWNERS[False]`` all tables. The table ``but_id`` is left out. A query
 returns at most one row: database, table, location, and kind of the folder.
 """
 
@@ -113,14 +113,14 @@ LOCATIONS = union_all(
         for column, on in ((tables.c.location, tables.c.primary_cluster), (_COPIES.location, _COPIES.cluster))
     )
 )
-"""The query for the locations of tables and copies on ``cluster`` with a prefix, which :func:`beginning` gives."""
+"""The query for the locations of tables and copies on ``cluster`` that have the prefix of :func:`beginning`."""
 
 HOLDING_DATABASE = (
     select(databases.c.name)
     .where((databases.c.location == bindparam("location", type_=String)) | _starts_with(databases.c.location))
     .limit(1)
 )
-"""The query for a database whose location is ``location``, or has a prefix, which :func:`beginning` gives.
+"""The query for a database whose location is ``location`` or has the prefix of :func:`beginning`.
 
 It returns at most one row.
 """
@@ -136,7 +136,7 @@ _IN_OWN_FOLDER = (
 )
 """The condition that ``location`` lies in the folder of the database ``own``.
 
-Such a location may also lie in the folder of another database, if this one contains the folder of ``own``.
+Such a location may also lie in the folder of another database, if that folder contains the folder of ``own``.
 """
 
 
@@ -147,7 +147,7 @@ NAMESPACE_OF_TABLE = case(
     ),
     else_=databases.c.name,
 )
-"""The namespace to which the folders of a table belong, as in :attr:`Table.namespace`."""
+"""The SQL expression for the namespace to which the folders of a table belong, as in :attr:`Table.namespace`."""
 
 
 def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -> list[Select[Any]]:

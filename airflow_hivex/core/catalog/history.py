@@ -5,10 +5,10 @@ moment sees. This state is complete unless directories were removed from the cat
 stores a bound, from which a reader finds out whether a moment is complete:
 
 - The cleaner removes replaced directories. ``history_write_id`` is the highest write id of the directories that have
-replaced them. It is stored in the partition, or in the table if it has no partitions. A moment must see all bases and
-results of compactions up to this id. - A partition is dropped or renamed, a plain table becomes transactional, or
-writes are lost with a cluster.   ``history_txn_id`` of the table is the transaction of the last such change. A moment
-must see this transaction.
+  replaced them. It is stored in the partition, or in the table if it has no partitions. A moment must see all bases and
+  results of compactions up to this id.
+- A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
+  ``history_txn_id`` of the table is the transaction of the last such change. A moment must see this transaction.
 
 Functions with a ``connection`` take part in the caller's database transaction.
 """
@@ -110,7 +110,7 @@ def _read_moments(
 
 
 def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
-    """Record that the table cannot be read as of moments before now, because the transaction ``txn_id`` changes it.
+    """Record that the table cannot be read as of earlier moments and versions, because a transaction changes it.
 
     ``txn_id`` is None for a change without a transaction. Changes of a table wait for each other, so the last one
     counts.

@@ -122,9 +122,9 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return one predicate with all conditions on partition keys in a query's filters, or None without conditions.
+    """Return the conditions on partition keys in a query's filters, as one predicate.
 
-    Conditions on other columns are left out.
+    Conditions on other columns are left out. If no condition remains, the result is None.
     """
     names = {key.name.lower() for key in keys}
     usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]
@@ -308,10 +308,10 @@ def matching(
 def allowed_values(
     table: Table, predicate: Predicate | None, distinct: Sequence[Collection[str]]
 ) -> list[set[str] | None]:
-    """Return for each partition key the stored values that its own conditions allow, or None without a condition.
+    """Return for each partition key the set of stored values that the conditions on this key allow.
 
-    Only conditions on a single key are used; :func:`matching` checks the others. ``distinct`` has the existing values
-    of each key.
+    It is None for a key without such a condition. Only conditions on a single key are used; :func:`matching` checks the
+    others. ``distinct`` has the existing values of each key.
     """
     names = [key.name.lower() for key in table.partition_keys]
     allowed: list[set[str] | None] = [None] * len(names)

@@ -26,9 +26,9 @@ def record_table_event(
 ) -> None:
     """Record an event of a table in the caller's database transaction.
 
-    The event of a transactional table always has a write id list: ``valid_write_ids`` or, if this is None, the list of
-    the transaction ``txn_id`` or the current list. The last two are read at the end of the commit, in one round trip.
-    So they include the write ids that the commit itself allocates.
+    The event of a transactional table always has a write id list: ``valid_write_ids`` if it is given, otherwise the
+    list of the transaction ``txn_id`` if this is given, otherwise the current list. The last two are read at the end of
+    the commit, in one round trip. So they include the write ids that the commit itself allocates.
     """
 
     def complete() -> dict[str, Any]:

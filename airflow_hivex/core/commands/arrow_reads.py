@@ -1,4 +1,4 @@
-"""Reads of tables by pyarrow in this process, without Spark. A read is bound, locked and routed like a SELECT."""
+"""Reads of tables by pyarrow in this process, without Spark. A read has a snapshot, locks and a route like a SELECT."""
 
 from __future__ import annotations
 

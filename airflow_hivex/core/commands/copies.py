@@ -157,7 +157,7 @@ def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
 
 
 def cancel_move(context: StatementContext, statement: CancelMove) -> Result:
-    """ALTER DATABASE ... CANCEL MOVE: end a move before its tables have moved.
+    """ALTER DATABASE ... CANCEL MOVE: cancel a running move. The tables stay on their clusters.
 
     The copies that the move has made are withdrawn, unless the statement keeps them.
     """

@@ -81,7 +81,7 @@ class FollowingFolder:
                 log.warning("Folder %s of the renamed table %s stays: %s", self.copied_from, ".".join(self.name), error)
 
     def _free(self, files: ClusterFiles) -> str:
-        """Return the wanted location, or one with a number if it has files or belongs to a dropped table."""
+        """Return the wanted location. If it has files, or belongs to a dropped table, a number is appended."""
         cluster = self.table.storage.primary.cluster
         for number in count(1):
             place = self.wanted if number == 1 else f"{self.wanted}.v{number:07d}"

@@ -190,7 +190,7 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
 def _is_type(text: str) -> bool:
     """Return whether a return type from Spark's description can be stored and read again by later statements.
 
-    Spark also has types, such as those of NULL, that no column can have.
+    Spark also has types that no column can have, such as the type of NULL.
     """
     try:
         read_type(Cursor(text, tokenize(text), Markers({})))

@@ -202,7 +202,7 @@ def _matching(files: ClusterFiles, location: str) -> list[str] | None:
 
 
 def _place(context: StatementContext, statement: LoadData, table: Table) -> tuple[Cluster, str, bool]:
-    """Return the file system of the files, their location in it, and whether it is that of the table's cluster."""
+    """Return the file system of the files, their location in it, and whether they belong to the table's cluster."""
     clusters = context.services.clusters
     cluster = clusters.get(table.storage.primary.cluster)
     if statement.is_local:

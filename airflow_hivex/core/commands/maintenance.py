@@ -92,7 +92,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
 
 
 def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str, tuple[str | None, ...]]]:
-    """Return a dict from partition name to its directory: a pair of path below the table and values in this path."""
+    """Return a dict from partition name to a pair (path of its directory below the table, values in this path)."""
     keys = [key.name.lower() for key in table.partition_keys]
     found: dict[str, tuple[str, tuple[str | None, ...]]] = {}
     for path in _partition_paths(files, table.storage.primary.location, keys):

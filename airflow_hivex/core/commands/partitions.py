@@ -57,7 +57,8 @@ def delete_partitions(
 ) -> list[DroppedPartition]:
     """Delete the directories of dropped partitions. Return the partitions for which this succeeded.
 
-    Only the listed directories are deleted: a running INSERT may be writing others in the folder of a partition.
+    Only ``DroppedPartition.directories`` are deleted: a running INSERT may be writing other directories in the same
+    folder.
     """
     gone: list[DroppedPartition] = []
     # The root of a cluster is checked once, not for each partition.
@@ -493,7 +494,7 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
 
 
 def _all(context: StatementContext, statement: ShowPartitions) -> tuple[Table, Sequence[str]]:
-    """Return the table, and the names of the partitions that the PARTITION clause covers, or of all partitions."""
+    """Return the table, and the names of the partitions that the PARTITION clause covers. By default these are all."""
     if statement.table.namespace is not None:
         link, source = linked(context, statement.table)
         exact = None

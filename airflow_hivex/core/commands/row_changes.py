@@ -120,7 +120,7 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Return the result of ``run``. It is called with the new columns that ``evolved`` finds, or with None.
+    """Return the result of ``run``, which gets the new columns that ``evolved`` finds (None: no new columns).
 
     If another statement changes the table's columns meanwhile, both functions are called again.
 

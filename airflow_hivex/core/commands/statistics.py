@@ -125,7 +125,7 @@ def _covered(bound: BoundTable, specification: Predicate | None) -> BoundTable:
 
 
 def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
-    """Return the columns to analyze. None stands for no columns, and an empty list for all columns."""
+    """Return the columns to analyze. ``wanted`` is None for no columns, and empty for all columns."""
     if wanted is None:
         return []
     if not wanted:

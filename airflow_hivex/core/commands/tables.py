@@ -170,7 +170,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
-    """ALTER TABLE RENAME TO, also into another database. The folder stays, or moves to the new name.
+    """ALTER TABLE RENAME TO, also into another database. The folder stays, or is renamed together with the table.
 
     Raises:
         AlreadyExistsError: another table or view has the new name.

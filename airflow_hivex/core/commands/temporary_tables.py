@@ -124,7 +124,10 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
 
 
 def drop_one(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE, also of a temporary table. Afterwards its name means the stored table that it has hidden."""
+    """DROP TABLE, also of a temporary table.
+
+    After that, the name of a temporary table means the stored table that it has hidden.
+    """
     result = drop_table(context, statement)
     if context.session.objects.table(statement.table) is not None:
         del context.session.objects.tables[statement.table.name]

@@ -164,7 +164,7 @@ class CleaningFiles:
 
 
 def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str]) -> Iterable[Doomed]:
-    """Yield intermediate directories that the worker of the compaction has made, but could not delete."""
+    """Yield unfinished directories of the compaction, which its worker could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})

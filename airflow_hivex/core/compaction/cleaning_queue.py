@@ -189,9 +189,8 @@ class CleaningQueue(JoinsTransactions):
         """End an entry as succeeded. The caller has already deleted the replaced directories.
 
         Rows about committed writes up to the entry's highest write id are deleted, too. Rows about the last commits
-        stay, because sensors read them (``metastore.commits``). Of the rows about aborted writes, those with
-        ``removed_write_ids`` are deleted, or all if this is None. An ABORT_CLEANUP entry of the same table or partition
-        is removed.
+        stay, because sensors read them (``metastore.commits``). Rows about aborted writes with ``removed_write_ids``
+        are deleted; None means all aborted writes. An ABORT_CLEANUP entry of the same table or partition is removed.
 
         Raises:
             CompactionLostError: the entry is not ready for cleaning any more.

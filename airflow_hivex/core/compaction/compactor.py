@@ -187,7 +187,7 @@ class Compactor:
         return self.queue.joining(connection).enqueue(requests, initiator=MANUALLY)
 
     def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
-        """Wait until a compaction does not wait or run any more, and return its state.
+        """Wait until the work of a compaction has ended, and return the state of the compaction.
 
         The wait ends after ``timeout_s`` or, by default, ``hive.compactor.wait.timeout``. The state is then
         ``initiated`` or ``working``.
@@ -252,7 +252,10 @@ class Compactor:
         return self.history.show(wanted)
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Withdraw compactions from the queue. Return a dict from id to None, or to the reason why it failed."""
+        """Withdraw compactions from the queue.
+
+        Return a dict from id to None if the compaction was withdrawn, otherwise to the reason why it was not.
+        """
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
