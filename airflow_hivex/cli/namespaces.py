@@ -1,4 +1,4 @@
-"""``hivex namespace``: show what a namespace depends on, move it, change its home cluster, or import it."""
+"""``hivex namespace``: show what a namespace depends on, move it, record which metastore has it, or import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed namespaces, whose tables may not depend on other namespaces.
+"""Closed namespaces, which use tables of other namespaces only through links, and the rules for their tables.
 
 Functions here take part in the caller's database transaction.
 """

@@ -47,7 +47,7 @@ class CommitPeriod:
 def read_commit_history(
     connection: Connection, table: StoredTable, period_ms: int, since_ms: int
 ) -> list[CommitPeriod]:
-    """Return the periods with commits to a table since a time, oldest first. Two queries.
+    """Return the periods since a time in which a table had commits or compactions, oldest first. Two queries.
 
     A commit counts in the period in which its directories were registered on their first cluster. It is missing after
     all of its directories were compacted and cleaned.
@@ -335,7 +335,7 @@ class CatalogListing:
         return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
 
     def commits(self, database: str, table: str, period_ms: int, since_ms: int) -> list[CommitPeriod]:
-        """Return the periods with commits to a table since a time, oldest first. Three queries.
+        """Return the periods since a time in which a table had commits or compactions, oldest first. Three queries.
 
         Raises:
             NoSuchTableError: the table does not exist.

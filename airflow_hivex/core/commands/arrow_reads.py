@@ -56,7 +56,7 @@ def read_batches(
 ) -> pa.RecordBatchReader:
     """Return the rows of a query on one table as a stream of batches.
 
-    The locks end before the stream is read, but the cleaner keeps the files until the snapshot expires.
+    The stream may be read after the locks have ended: the cleaner keeps the files until the snapshot expires.
     """
     predicate, expression = _read_filter(filter, context.parameters)
 

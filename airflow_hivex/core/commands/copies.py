@@ -38,7 +38,7 @@ SHOW_COLUMNS = (
 
 
 def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
-    """REPLICATE TABLE: return one row for each directory that was copied to the cluster.
+    """REPLICATE TABLE: return one row for each directory that the cluster lacked.
 
     Raises:
         NoSuchPartitionError: the PARTITION clause has only = or IS NULL, and no partition has these values.

@@ -330,7 +330,7 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
 def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDescriptor]:
     """Return the locations of a partition on all clusters, or an empty list for an external table.
 
-    The files of an external table are never deleted.
+    A DROP deletes only files of managed tables.
     """
     if table.is_external:
         return []

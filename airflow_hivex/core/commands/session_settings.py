@@ -125,7 +125,7 @@ def _of_the_metastore(settings: Settings) -> dict[str, str]:
 
 
 def reset_configuration(context: StatementContext, statement: ResetConfiguration) -> Result:
-    """RESET of one Spark parameter or of all: use the cluster's values again in this session."""
+    """RESET of one Spark parameter, or of all values of the session: use the cluster's values again."""
     objects = context.session.objects
     for given in (objects.configuration, objects.without_effect):
         if statement.name is None:

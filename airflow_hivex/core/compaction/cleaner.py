@@ -105,7 +105,7 @@ class Cleaner:
         return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[CleaningWork]:
-        """Return the work of a round. A fixed number of queries, and one more for each kept snapshot of a reader."""
+        """Return the work of a round. A fixed number of queries, and one more for each snapshot of the readers."""
         # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(

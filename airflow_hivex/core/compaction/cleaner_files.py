@@ -164,7 +164,7 @@ class CleaningFiles:
 
 
 def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str]) -> Iterable[Doomed]:
-    """Yield unfinished directories of the compaction, which its worker could not delete."""
+    """Yield intermediate directories of a compaction, which its worker has made but could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})
