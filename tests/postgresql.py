@@ -17,6 +17,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from tests.hosts.networks import Host
+
 URL_VARIABLE = "HIVEX_TEST_POSTGRES_URL"
 # Durability costs time and buys nothing for a server that lives as long as a test run.
 SERVER_OPTIONS = (
@@ -146,12 +148,14 @@ def _copied(connection: psycopg.Connection[Any], table: str) -> bytes:
 
 
 class TemporaryPostgresqlServer(PostgresqlServer):
-    """A server from Debian's binaries, in a directory of its own, on a free port of 127.0.0.1."""
+    """A server from Debian's binaries, in a directory of its own, on a free port of 127.0.0.1 or of a host."""
 
-    def __init__(self, binaries: Path, options: Sequence[str] = SERVER_OPTIONS) -> None:
+    def __init__(self, binaries: Path, options: Sequence[str] = SERVER_OPTIONS, host: Host | None = None) -> None:
         self._binaries = binaries
         self._options = options
-        self._directory = Path(tempfile.mkdtemp(prefix="hivex-pg-"))
+        self._command = () if host is None else host.command
+        self._address = "127.0.0.1" if host is None else host.address
+        self._directory = Path(tempfile.mkdtemp(prefix="hivex-pg-", dir=None if host is None else host.folder))
         self._data = self._directory / "data"
         if os.geteuid() == 0:
             owner = pwd.getpwnam("postgres")
@@ -160,11 +164,14 @@ class TemporaryPostgresqlServer(PostgresqlServer):
             self._run(
                 "initdb", "-D", self._data, "-U", "hivex", "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync"
             )
+            if host is not None:
+                with (self._data / "pg_hba.conf").open("a") as rules:
+                    rules.write("host all all samenet trust\n")
             self._port = self._start()
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
-        super().__init__(f"postgresql://hivex@127.0.0.1:{self._port}/postgres")
+        super().__init__(f"postgresql://hivex@{self._address}:{self._port}/postgres")
 
     def stop(self) -> None:
         """Stop the server at once and remove its directory."""
@@ -187,7 +194,7 @@ class TemporaryPostgresqlServer(PostgresqlServer):
         return self._start_on(free_port())
 
     def _start_on(self, port: int) -> int:
-        options = [f"-p {port}", f"-k {self._directory}", "-c listen_addresses=127.0.0.1"]
+        options = [f"-p {port}", f"-k {self._directory}", f"-c listen_addresses={self._address}"]
         options += [f"-c {option}" for option in self._options]
         log = self._directory / "log"
         self._run("pg_ctl", "-D", self._data, "-l", log, "-o", " ".join(options), "-w", "-t", "60", "start")
@@ -198,6 +205,7 @@ class TemporaryPostgresqlServer(PostgresqlServer):
         if os.geteuid() == 0:
             # The server refuses to run as root.
             command = ["runuser", "-u", "postgres", "--", *command]
+        command = [*self._command, *command]
         # No pipe: the server would inherit it, and waiting for its end would never return.
         with tempfile.TemporaryFile() as output:
             finished = subprocess.run(
@@ -234,13 +242,15 @@ def start_postgresql() -> PostgresqlServer:
     return TemporaryPostgresqlServer(_binaries())
 
 
-def start_durable_postgresql(options: Sequence[str] = DURABLE_OPTIONS) -> TemporaryPostgresqlServer:
-    """A temporary server that keeps its promises through a crash.
+def start_durable_postgresql(
+    options: Sequence[str] = DURABLE_OPTIONS, host: Host | None = None
+) -> TemporaryPostgresqlServer:
+    """A temporary server that keeps its promises through a crash, on this machine or on a host.
 
     Raises:
         PostgresqlUnavailableError: the server's programs are not installed.
     """
-    return TemporaryPostgresqlServer(_binaries(), options)
+    return TemporaryPostgresqlServer(_binaries(), options, host)
 
 
 def _binaries() -> Path:

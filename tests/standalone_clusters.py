@@ -1,6 +1,6 @@
-"""Real Spark standalone clusters on this machine, of pyspark's own jars: a master and a worker each, with own folders.
+"""Real Spark standalone clusters of pyspark's own jars: a master and workers each, on this machine or on hosts.
 
-They listen on 127.0.0.1, and take as little memory as they can. The fixture ``spark_clusters`` has two of them.
+They take as little memory as they can. The fixture ``spark_clusters`` has two of them on this machine.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 import psutil
 
 from tests import spark_options
+from tests.hosts.networks import Host
 from tests.ports import free_ports
 from tests.processes import end_with_parent
 
@@ -28,6 +30,7 @@ _PYSPARK = importlib.util.find_spec("pyspark")
 assert _PYSPARK is not None
 assert _PYSPARK.origin is not None
 HOME = Path(_PYSPARK.origin).parent
+LOCALHOST = "127.0.0.1"
 START_LIMIT_S = 90.0
 _INTERVAL_S = 0.1
 _DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=32m"
@@ -44,76 +47,81 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 @dataclass
 class StandaloneCluster:
-    """A master and a worker, each a process that a test may kill and start again.
+    """A master and workers, each a process that a test may kill and start again.
 
-    ``worker_command`` is put before the command of the worker, as one that gives it another view of the files;
-    ``worker_host`` is the address by which the others know its host. The master has the same two, and
-    ``master_options`` for its Java.
+    ``ports`` are those of the master, of its page, of each worker, and of the page of each worker. ``master_options``
+    are for the Java of the master.
     """
 
     name: str
-    folder: Path
-    ports: Sequence[int]
+    master: Host
+    workers: Sequence[Host]
+    ports: Sequence[int] = (7077, 8080, 7078, 8081)
     cores: int = 4
     memory: str = "2g"
-    worker_command: Sequence[str] = ()
-    worker_host: str = "127.0.0.1"
-    master_command: Sequence[str] = ()
-    master_host: str = "127.0.0.1"
     master_options: str = ""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def jobtracker(self) -> str:
         """The job tracker of a warehouse's cluster whose jobs run here."""
-        return f"spark://{self.master_host}:{self.ports[0]}"
+        return f"spark://{self.master.address}:{self.ports[0]}"
 
-    @property
-    def conf(self) -> dict[str, str]:
-        """Spark's configuration for small jobs."""
+    def conf(self, client: str) -> dict[str, str]:
+        """Spark's configuration for small jobs of a client with this address."""
+        # Spark itself finds the Python of a client on the host of the master.
+        python = {} if client == LOCALHOST else {"spark.pyspark.python": sys.executable}
         return {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": client,
+            "spark.driver.bindAddress": client,
             "spark.driver.memory": "1g",
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": spark_options.java_options().replace("-XX:NewSize=512m", ""),
             "spark.cores.max": "2",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
+            **python,
         }
 
-    def properties(self, root: Path, **conf: str) -> dict[str, Any]:
-        """The properties of a warehouse's cluster with its files below ``root``."""
-        return {"filesystem": root.as_uri(), "jobtracker": self.jobtracker, "spark_conf": {**self.conf, **conf}}
+    def properties(self, root: Path, client: str = LOCALHOST, **conf: str) -> dict[str, Any]:
+        """The properties of a warehouse's cluster with its files below ``root``, for a client with this address."""
+        return {
+            "filesystem": root.as_uri(),
+            "jobtracker": self.jobtracker,
+            "spark_conf": {**self.conf(client), **conf},
+        }
 
     def start(self) -> None:
-        """Start both processes; the worker is registered when this returns."""
+        """Start all processes; the workers are registered when this returns."""
         self.start_master()
-        self.start_worker()
-        self.wait_for_workers(1)
+        for worker in self.workers:
+            self.start_worker(worker)
+        self.wait_for_workers(len(self.workers))
 
     def start_master(self) -> None:
         """Start the master, and wait until it answers."""
         port, ui = self.ports[:2]
-        self._start("master", "org.apache.spark.deploy.master.Master", port=port, webui_port=ui)
+        self._start("master", self.master, "org.apache.spark.deploy.master.Master", port=port, webui_port=ui)
         self._wait_for("the master answers", lambda: self.state() is not None)
 
-    def start_worker(self) -> None:
-        """Start the worker, which registers itself in a moment."""
-        port, ui = self.ports[2:]
+    def start_worker(self, host: Host | None = None) -> None:
+        """Start a worker, by default the first, which registers itself in a moment."""
+        at = 0 if host is None else list(self.workers).index(host)
+        port, ui = self.ports[2:4]
         self._start(
-            "worker",
+            f"worker{at or ''}",
+            self.workers[at],
             "org.apache.spark.deploy.worker.Worker",
             self.jobtracker,
             port=port,
             webui_port=ui,
             cores=self.cores,
             memory=self.memory,
-            work_dir=self.folder / "work",
+            work_dir=self.workers[at].folder / "work",
         )
 
     def kill(self, name: str) -> None:
-        """Kill the master or the worker, with the executors of the worker, as the loss of its machine would."""
+        """Kill the master or a worker, with the executors of the worker, as the loss of its machine would."""
         process = self._processes.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -127,7 +135,7 @@ class StandaloneCluster:
     def state(self) -> dict[str, Any] | None:
         """The state of the cluster from its master; None while it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://{self.master_host}:{self.ports[1]}/json/", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.master.address}:{self.ports[1]}/json/", timeout=5) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except (OSError, ValueError):
@@ -145,11 +153,10 @@ class StandaloneCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The executors that run now."""
-        worker = self._processes.get("worker")
-        if worker is None:
-            return []
+        workers = [process for name, process in self._processes.items() if name != "master"]
         with suppress(psutil.NoSuchProcess):
-            return [each for each in psutil.Process(worker.pid).children() if _is_executor(each)]
+            started = [each for worker in workers for each in psutil.Process(worker.pid).children(recursive=True)]
+            return [each for each in started if _is_executor(each)]
         return []
 
     def wait_for_workers(self, count: int) -> None:
@@ -160,31 +167,29 @@ class StandaloneCluster:
         """Wait until this number of applications runs."""
         self._wait_for(f"{count} applications", lambda: len(self.applications()) == count, limit_s)
 
-    def _start(self, name: str, main: str, *arguments: str, **options: object) -> None:
+    def _start(self, name: str, host: Host, main: str, *arguments: str, **options: object) -> None:
         for each in ("work", "local", "conf"):
-            (self.folder / each).mkdir(parents=True, exist_ok=True)
-        (self.folder / "conf" / "log4j2.properties").write_text(_QUIET)
-        host = self.worker_host if name == "worker" else self.master_host
+            (host.folder / each).mkdir(parents=True, exist_ok=True)
+        (host.folder / "conf" / "log4j2.properties").write_text(_QUIET)
         environment = {
             **os.environ,
             "SPARK_HOME": str(HOME),
-            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_IP": host.address,
             "SPARK_DAEMON_MEMORY": "160m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
             "SPARK_MASTER_OPTS": self.master_options,
-            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(host.folder / "local"),
+            "SPARK_CONF_DIR": str(host.folder / "conf"),
             # File names must not depend on it.
             "LC_ALL": "C",
         }
-        options["host"] = host
+        options["host"] = host.address
         given = [text for key, value in options.items() for text in (f"--{key.replace('_', '-')}", str(value))]
-        prefix = self.worker_command if name == "worker" else self.master_command
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with self._log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*prefix, str(HOME / "bin" / "spark-class"), main, *given, *arguments],
+                [*host.command, str(HOME / "bin" / "spark-class"), main, *given, *arguments],
                 env=environment,
-                cwd=self.folder,
+                cwd=host.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -201,8 +206,11 @@ class StandaloneCluster:
             # Between two looks at what other processes bring about.
             time.sleep(_INTERVAL_S)
 
+    def _log(self, name: str) -> Path:
+        return self.master.folder / f"{name}.log"
+
     def _end_of_log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
+        return self._log(name).read_text(errors="replace")[-2000:]
 
 
 def _is_executor(process: psutil.Process) -> bool:
@@ -217,8 +225,9 @@ def running_clusters(
 ) -> Iterator[list[StandaloneCluster]]:
     """Yield running clusters, whose files are below a folder; they end with the block."""
     ports = free_ports(4 * len(names))
+    hosts = [Host(name, LOCALHOST, folder / name) for name in names]
     clusters = [
-        StandaloneCluster(name, folder / name, ports[4 * at : 4 * at + 4], **sizes) for at, name in enumerate(names)
+        StandaloneCluster(host.name, host, [host], ports[4 * at : 4 * at + 4], **sizes) for at, host in enumerate(hosts)
     ]
     try:
         for each in clusters:

@@ -1,12 +1,7 @@
-"""A warehouse whose folders are out of sight of some processes of its Spark, and what each statement does then.
-
-The processes have mounts, and a name, of their own, as hosts have.
-"""
+"""A warehouse whose folders are out of sight of some processes of its Spark, and what each statement does then."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +78,7 @@ class Hosts:
     metastore: Metastore
     folder: Path
     clusters: Mapping[str, Any]
+    url: str
 
     def session(self, case: str) -> Session:
         session = self.metastore.session()
@@ -108,22 +104,10 @@ class Hosts:
         return found
 
 
-def host(name: str, lines: str) -> list[str]:
-    """Return the beginning of a command that runs it on a host with that name, and with the mounts that lines make."""
-    return ["unshare", "-m", "-u", "bash", "-c", f'set -e; hostname {name}; {lines}; exec "$@"', "bash"]
-
-
 def run_all(session: Session, text: str) -> None:
     """Run the statements of a text, of which the last one reads or writes."""
     for each in text.split("; "):
         session.sql(each)
-
-
-def skip_without_mounts() -> None:
-    """Skip the test where this process may not make hosts."""
-    command = [*host("h", "mount -t tmpfs none /mnt"), "true"]
-    if shutil.which("unshare") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("this user may not make mount namespaces")
 
 
 def fill(hosts: Hosts, case: str) -> None:

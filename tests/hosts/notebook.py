@@ -6,14 +6,19 @@ It runs an operation for each line, and answers with the error of it in JSON.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import HivexError
+from tests.hosts.hidden_roots import Hosts
+from tests.hosts.networks import CHECKOUT, Host
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -94,16 +99,54 @@ def _answer(metastore: Metastore, spark: SparkSession, case: str, operation: str
         return {"error": type(error).__name__, "message": str(error)}
 
 
-def main(url: str, clusters: str, master: str, conf: str) -> None:
-    """Open the warehouse and Spark; run the operation of each line."""
+def main(master: str, conf: str) -> None:
+    """Open Spark; run the operation of each line in its warehouse."""
     builder = SparkSession.builder.master(master)
     for key, value in json.loads(conf).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    with Metastore.open(url, clusters=json.loads(clusters), default_cluster="seen") as metastore:
-        for line in sys.stdin:
-            sys.stdout.write(json.dumps(_answer(metastore, spark, *json.loads(line))) + "\n")
+    for line in sys.stdin:
+        url, clusters, case, operation = json.loads(line)
+        with Metastore.open(url, clusters=clusters, default_cluster=case) as metastore:
+            sys.stdout.write(json.dumps(_answer(metastore, spark, case, operation)) + "\n")
             sys.stdout.flush()
+
+
+@contextmanager
+def running(properties: Mapping[str, Any], host: Host) -> Iterator[subprocess.Popen[str]]:
+    """Yield a notebook on a host, whose Spark runs on the cluster with these properties."""
+    arguments = properties["jobtracker"], json.dumps(properties["spark_conf"])
+    path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
+    with (
+        (host.folder / "notebook.log").open("w") as errors,
+        subprocess.Popen(
+            [*host.command, sys.executable, "-m", __name__, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        ) as process,
+    ):
+        try:
+            yield process
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(30)
+        finally:
+            process.kill()
+
+
+def answer_of(process: subprocess.Popen[str], hosts: Hosts, case: str, operation: str) -> dict[str, Any]:
+    """Return the answer of a notebook that runs an operation on the tables of a case."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([hosts.url, hosts.clusters, case, operation]) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    assert line, "the notebook has ended; see its log"
+    answer: dict[str, Any] = json.loads(line)
+    return answer
 
 
 if __name__ == "__main__":

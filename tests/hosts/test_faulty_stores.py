@@ -34,8 +34,9 @@ def hosts(store: FaultyFolder, tmp_path: Path) -> Iterator[Hosts]:
     for name in CLUSTERS:
         (folder / name).mkdir(parents=True)
     clusters = {name: {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"} for name in CLUSTERS}
-    with Metastore.open(f"sqlite:///{tmp_path}/m.db", clusters=clusters, default_cluster="good") as metastore:
-        found = Hosts(metastore, folder, clusters)
+    url = f"sqlite:///{tmp_path}/m.db"
+    with Metastore.open(url, clusters=clusters, default_cluster="good") as metastore:
+        found = Hosts(metastore, folder, clusters, url)
         for case in ("good", "bad"):
             fill(found, case)
         yield found

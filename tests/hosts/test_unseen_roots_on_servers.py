@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import FolderExpectedError, HivexError, RootUnseenError, WrittenRowsMissingError
-from tests.connect_server import running_server
+from tests.connect_server import server_on
 from tests.hosts.hidden_roots import (
     MARKER,
     READS,
@@ -20,10 +20,9 @@ from tests.hosts.hidden_roots import (
     Hosts,
     check_refused,
     fill,
-    host,
     run_all,
-    skip_without_mounts,
 )
+from tests.hosts.networks import Network
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -40,26 +39,22 @@ LONG = pytest.mark.evidence(cases=2, among="statements on servers without the ro
 
 
 @pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    skip_without_mounts()
+def hosts(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     folder = tmp_path_factory.mktemp("hosts")
     apart = [f"{BELOW}/apart/{key}/{place}" for key, place in HIDDEN.items()]
     for name in (*CASES, "other", f"{BELOW}/outside", *apart):
         (folder / name).mkdir(parents=True)
-    (folder / "names").write_text("127.0.0.1 localhost server\n")
     hidden = (
-        f"mount --bind {folder}/names /etc/hosts",
         f"mount -t tmpfs none {folder}/empty",
         f"mount -t tmpfs none {folder}/{BELOW}/outside",
         *(f"mount -t tmpfs none '{folder}/{name}'" for name in apart),
         f"mount --bind {folder}/other {folder}/foreign",
     )
-    with running_server(folder / "server", host("server", "; ".join(hidden))) as server:
-        clusters = {
-            name: {"filesystem": (folder / name).as_uri(), "jobtracker": server.url} for name in (*CASES, BELOW)
-        }
-        with Metastore.open(f"sqlite:///{folder}/m.db", clusters=clusters, default_cluster=BELOW) as metastore:
-            found = Hosts(metastore, folder, clusters)
+    with server_on(network.add("server", [folder], hidden)) as server:
+        clusters = {name: {"filesystem": (folder / name).as_uri(), "jobtracker": server} for name in (*CASES, BELOW)}
+        url = f"sqlite:///{folder}/m.db"
+        with Metastore.open(url, clusters=clusters, default_cluster=BELOW) as metastore:
+            found = Hosts(metastore, folder, clusters, url)
             for case in (*CASES, BELOW):
                 fill(found, case)
             shutil.copytree(folder / "foreign", folder / "other", dirs_exist_ok=True)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,52 +23,40 @@ from airflow_hivex.core.store.schema import counters
 from tests import evidence
 from tests.conftest import Counts
 from tests.hosts import vanishing_client, vanishing_writer
-from tests.hosts.networks import Network, network
-from tests.ports import free_ports
-from tests.postgresql import DURABLE_OPTIONS, TemporaryPostgresqlServer, start_durable_postgresql
+from tests.hosts.networks import CHECKOUT, Network
+from tests.postgresql import TemporaryPostgresqlServer, start_durable_postgresql
 from tests.standalone_clusters import StandaloneCluster
 from tests.waiting import wait_until
 
 
-@pytest.fixture
-def hosts() -> Iterator[Network]:
-    with network() as made:
-        yield made
-
-
-@pytest.fixture
-def server(hosts: Network) -> Iterator[TemporaryPostgresqlServer]:
-    """A PostgreSQL server that the hosts reach at the gateway of their network."""
-    with tempfile.NamedTemporaryFile("w", dir="/tmp") as rules:
-        rules.write("local all all trust\nhost all all samenet trust\n")
-        rules.flush()
-        Path(rules.name).chmod(0o644)
-        server = start_durable_postgresql((*DURABLE_OPTIONS, "listen_addresses=*", f"hba_file={rules.name}"))
-        yield server
-        server.stop()
+@pytest.fixture(scope="module")
+def server(network: Network) -> Iterator[TemporaryPostgresqlServer]:
+    server = start_durable_postgresql(host=network.add("database"))
+    yield server
+    server.stop()
 
 
 def test_row_of_a_client_whose_host_has_vanished_is_free_in_time(
-    hosts: Network, server: TemporaryPostgresqlServer
+    network: Network, server: TemporaryPostgresqlServer
 ) -> None:
     """The keepalives of TCP end its connection; the limit of idle transactions is off."""
     limit_s = 6
-    url = make_url(server.create_database()).set(host=hosts.gateway)
+    url = make_url(server.create_database())
     without_idle = url.update_query_dict({"options": "-c idle_in_transaction_session_timeout=0"})
-    hosts.add("client")
+    client_host = network.add("client")
     store = Store(url.render_as_string(hide_password=False))
     migrating.prepare(store)
     command = [sys.executable, "-m", vanishing_client.__name__, without_idle.render_as_string(False), str(limit_s)]
     with subprocess.Popen(
-        [*hosts.on("client"), *command],
+        [*client_host.command, *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
     ) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "changed\n"
-        hosts.vanish("client")
+        network.vanish("client")
         began = time.monotonic()
         change = update(counters).where(counters.c.name == "txn").values(value=counters.c.value + 1)
         store.write(lambda connection: connection.execute(change))
@@ -83,43 +70,42 @@ def test_row_of_a_client_whose_host_has_vanished_is_free_in_time(
 @pytest.mark.evidence
 @pytest.mark.skipif(not evidence.does_all("HIVEX_VANISHED_WRITERS"), reason="it takes two minutes; make evidence")
 def test_cluster_and_table_of_a_client_whose_host_has_vanished_are_free_in_time(
-    hosts: Network, server: TemporaryPostgresqlServer, tmp_path: Path, counts: Counts
+    network: Network, server: TemporaryPostgresqlServer, tmp_path: Path, counts: Counts
 ) -> None:
     """The master has the keepalives that docs/how-to/spark-submit.md recommends, with a third of their times."""
-    cluster = StandaloneCluster("c1", tmp_path / "c1", free_ports(4), cores=2, memory="1g")
-    cluster.master_host = hosts.add("master", tcp_keepalive_time=10, tcp_keepalive_intvl=5, tcp_keepalive_probes=3)
-    cluster.master_command = hosts.on("master")
+    (root := tmp_path / "root").mkdir()
+    keepalives = {"tcp_keepalive_time": 10, "tcp_keepalive_intvl": 5, "tcp_keepalive_probes": 3}
+    master, worker = network.add("master", **keepalives), network.add("worker", [root])
+    cluster = StandaloneCluster("c1", master, [worker], cores=2, memory="1g")
     cluster.master_options = "-Dspark.rpc.io.enableTcpKeepAlive=true"
-    cluster.worker_host, cluster.worker_command = hosts.add("worker"), hosts.on("worker")
     settings = {"hivex.database.timeout": 10, "hive.txn.timeout": 20, "hivex.history.retention": 0}
 
-    def clusters(host: str) -> dict[str, Any]:
-        driver = {"spark.driver.host": host, "spark.driver.bindAddress": host}
-        return {"c1": cluster.properties(tmp_path / "root", **driver)}
+    def clusters(address: str) -> dict[str, Any]:
+        return {"c1": cluster.properties(root, address)}
 
-    url = make_url(server.create_database()).set(host=hosts.gateway).render_as_string(hide_password=False)
-    with Metastore.open(url, clusters=clusters(hosts.gateway), settings=settings) as metastore:
+    url = make_url(server.create_database()).render_as_string(hide_password=False)
+    with Metastore.open(url, clusters=clusters(network.gateway), settings=settings) as metastore:
         try:
             cluster.start()
             with metastore.session() as session:
                 session.sql("CREATE TABLE t (id bigint)")
                 session.sql("INSERT INTO t VALUES (1), (2)")
                 write = "UPDATE t SET id = (SELECT max(hash(id)) FROM range(0, 1000000000000, 1, 1000))"
-                client = hosts.add("client")
-                command = (url, json.dumps(clusters(client)), json.dumps(settings), write)
+                client = network.add("writer", [root])
+                command = (url, json.dumps(clusters(client.address)), json.dumps(settings), write)
                 with (
                     (tmp_path / "writer.log").open("wb") as log,
                     subprocess.Popen(
-                        [*hosts.on("client"), sys.executable, "-m", vanishing_writer.__name__, *command],
+                        [*client.command, sys.executable, "-m", vanishing_writer.__name__, *command],
                         stdout=log,
                         stderr=log,
-                        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+                        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
                     ),
                 ):
                     wait_until(lambda: cluster.cores_used() == 2, limit_s=120)
                     # An executor that has registered itself sends heartbeats.
                     wait_until(lambda: is_busy(cluster), limit_s=60)
-                    hosts.vanish("client")
+                    network.vanish("writer")
                 began = time.monotonic()
                 session.sql("INSERT INTO t VALUES (3)")
                 metastore.compactor.clean()
