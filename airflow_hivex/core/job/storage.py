@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,19 @@ def is_own_disk(path: str) -> bool:
     except OSError:
         # Only Linux has this list.
         return True
-    real, kinds = f"{os.path.realpath(path)}/", {}
+    real, kinds = f"{os.path.realpath(path)}/", _kinds_of(mounts)
+    above = max((each for each in kinds if real.startswith(f"{each.rstrip('/')}/")), key=len, default="")
+    return kinds.get(above) in _OWN_DISKS
+
+
+@lru_cache(maxsize=1)
+def _kinds_of(mounts: str) -> dict[str, str]:
+    """Return the type of file system of each mount point. Every INSERT asks, and mounts seldom change."""
+    kinds = {}
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         kinds[_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])] = kind.split(" ")[0]
-    above = max((each for each in kinds if real.startswith(f"{each.rstrip('/')}/")), key=len, default="")
-    return kinds.get(above) in _OWN_DISKS
+    return kinds
 
 
 class _Roots:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg.errors import InvalidSqlStatementName, error_from_result
@@ -22,16 +23,22 @@ COMMIT = Prepared(text("COMMIT"))
 # A plan is kept until its tables are analyzed. A plan that was made for small tables must not scan them after they
 # have grown, so it uses indexes. A scan of a small table without a suitable index costs so much by this setting
 # that PostgreSQL would compile the statement for tens of milliseconds.
-_WITHOUT_SCANS = Prepared(
-    Select(
-        func.set_config(literal_column("'enable_seqscan'"), literal_column("'off'"), literal_column("true")),
-        func.set_config(literal_column("'jit'"), literal_column("'off'"), literal_column("true")),
-    )
+_NO_SCANS: Select[Any] = Select(
+    func.set_config(literal_column("'enable_seqscan'"), literal_column("'off'"), literal_column("true")),
+    func.set_config(literal_column("'jit'"), literal_column("'off'"), literal_column("true")),
 )
+_WITHOUT_SCANS = Prepared(_NO_SCANS)
 _WITH_SCANS = Prepared(text("SET LOCAL enable_seqscan TO DEFAULT"))
 _SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # Source: PostgreSQL pg_type: bool, int8, int2, int4.
 _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == b"t", 20: int, 21: int, 23: int}
+
+
+@cache
+def _with_limits(limits: tuple[tuple[str, str], ...]) -> Call:
+    """Return one statement for the time limits of a transaction and the settings of :data:`_WITHOUT_SCANS`."""
+    texts = ((f"'{name}'", f"'{value}'", "true") for name, value in limits)
+    return Prepared(_NO_SCANS.add_columns(*(func.set_config(*map(literal_column, each)) for each in texts)))()
 
 
 class _Command(NamedTuple):
@@ -83,7 +90,10 @@ class PostgresqlExchange:
         postponed, connection.postponed = connection.postponed, []
         before = [each.statement for each in postponed]
         has_prepared = any(isinstance(each, Call) for each in calls)
-        if has_prepared and (begin or not self._owns):
+        if has_prepared and begin and not before and connection.limits_of_transaction:
+            begin = begin[:1]
+            before.append(_with_limits(connection.limits_of_transaction))
+        elif has_prepared and (begin or not self._owns):
             before.append(_WITHOUT_SCANS())
         # Without BEGIN the settings end with this round trip.
         restores = has_prepared and not self._owns and connection.begin

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
     from airflow_hivex.core.store.pipeline import PostgresqlExchange
-    from airflow_hivex.core.store.time_limits import TimeLimits, TransactionLimits
+    from airflow_hivex.core.store.time_limits import TimeLimits
 
 DRIVER = "postgresql+hivex"
 """The name of the dialect in URLs of SQLAlchemy."""
@@ -47,7 +48,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         """The isolation level of database transactions, or None if each statement is a transaction of its own."""
         self.is_pooled = False
         """The flag that a pooler such as pgbouncer is between this connection and the server."""
-        self._limits: TransactionLimits | None = None
+        self._limits: tuple[tuple[str, str], ...] = ()
         self.postponed: list[Postponed] = []
         """Statements that run before the next statement, in this order."""
         self.is_postponing = False
@@ -67,22 +68,17 @@ class PostgresqlConnection(psycopg.Connection[Any]):
             self.level = level
 
     @property
+    def limits_of_transaction(self) -> tuple[tuple[str, str], ...]:
+        """Return the time limits of the next database transaction, as (name, value). Only writers have some."""
+        return self._limits if self.level == WRITERS else ()
+
+    @property
     def begin(self) -> Sequence[str]:
         """Return the statements that begin a database transaction: BEGIN and the time limits of a writer.
 
         The result is empty if each statement is a transaction of its own.
         """
-        if self.level is None:
-            return ()
-        begin = f"BEGIN ISOLATION LEVEL {self.level}"
-        if self._limits is None or self.level != WRITERS:
-            return (begin,)
-        return (
-            begin,
-            f"SELECT set_config('lock_timeout', '{self._limits.lock_timeout}', true), "
-            "set_config('idle_in_transaction_session_timeout', "
-            f"'{self._limits.idle_in_transaction_session_timeout}', true)",
-        )
+        return () if self.level is None else _begin(self.level, self.limits_of_transaction)
 
     @property
     def begins(self) -> bool:
@@ -130,6 +126,12 @@ class PostgresqlConnection(psycopg.Connection[Any]):
             if error.is_lost:
                 self.close()
             raise error.original from None
+
+
+@cache
+def _begin(level: str, limits: tuple[tuple[str, str], ...]) -> Sequence[str]:
+    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in limits)
+    return f"BEGIN ISOLATION LEVEL {level}", *([f"SELECT {settings}"] if settings else [])
 
 
 class _Cursor(psycopg.Cursor[Any]):

@@ -44,14 +44,6 @@ def _is_other(connection: psycopg.Connection[Any], process: int | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionLimits:
-    """The limits of one database transaction, in milliseconds, as texts for the server."""
-
-    lock_timeout: str
-    idle_in_transaction_session_timeout: str
-
-
-@dataclass(frozen=True, slots=True)
 class TimeLimits:
     """The time limits of the connections of a process.
 
@@ -77,12 +69,12 @@ class TimeLimits:
             "tcp_user_timeout": timeout,
         }
 
-    def set_on(self, connection: psycopg.Connection[Any]) -> tuple[TransactionLimits, bool]:
+    def set_on(self, connection: psycopg.Connection[Any]) -> tuple[tuple[tuple[str, str], ...], bool]:
         """Set the limits of a new connection, outside of a database transaction. One round trip.
 
-        Return the limits for its transactions, and whether it goes through a pooler such as pgbouncer. A pooler may
-        give each transaction another connection to the server. So a connection through a pooler has no prepared
-        statements and no announcements.
+        Return the limits for its transactions as (name, milliseconds), and whether it goes through a pooler such as
+        pgbouncer. A pooler may give each transaction another connection to the server. So a connection through a pooler
+        has no prepared statements and no announcements.
         """
         idle, interval, count, timeout = self._keepalives()
         of_session = {
@@ -101,8 +93,8 @@ class TimeLimits:
         arguments = list(own), list(own.values()), [name in of_session for name in own]
         found = connection.execute(_SET, arguments).fetchall()
         of_user = {name: setting for name, setting, is_of_user, _ in found if is_of_user}
-        limits = {name: of_user.get(name, value) for name, value in of_transaction.items()}
-        return TransactionLimits(**limits), _is_other(connection, found[0][-1])
+        limits = tuple((name, of_user.get(name, value)) for name, value in of_transaction.items())
+        return limits, _is_other(connection, found[0][-1])
 
     def _keepalives(self) -> tuple[str, str, str, str]:
         """Return the settings of TCP keepalive: idle time and interval in seconds, number of probes, time-out in ms."""
