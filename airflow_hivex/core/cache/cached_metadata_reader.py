@@ -230,7 +230,8 @@ class CachedMetadata(ObjectStore):
         was: StoredTable | None = None,
     ) -> None:
         name = (table.database, table.name)
-        named = WrittenTable(self.cache.lists_partitions(name), isinstance(given, ValidWriteIdList))
+        has_list = isinstance(given, ValidWriteIdList) or given is StateOf.OF_TXN
+        named = WrittenTable(self.cache.lists_partitions(name), has_list)
         super()._record_change(connection, type, table, given, txn_id, message, was=was)
         if type is EventType.DROP_TABLE or not table.is_transactional:
             return
@@ -248,11 +249,13 @@ class CachedMetadata(ObjectStore):
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
         message: Mapping[str, Any] | None = None,
+        *,
+        with_own: bool = False,
     ) -> None:
         name = (table.database, table.name)
         if type is EventType.ADD_PARTITION and txn_id is not None and self._connection is not None:
             self._written.add(txn_id, {name: WrittenTable(self.cache.lists_partitions(name), has_list=False)})
-        super()._record(connection, type, table, valid_write_ids, txn_id, message)
+        super()._record(connection, type, table, valid_write_ids, txn_id, message, with_own=with_own)
         if table.id is not None:
             connection.info.get(_CHANGED, set()).add(table.id)
             self.cache.forget([table.id])

@@ -19,6 +19,8 @@ class StateOf(enum.Enum):
 
     NOW = "now"
     """The current state in the metastore database."""
+    OF_TXN = "of its transaction"
+    """The state that the transaction of a change sees, which has locked the table under its present name and id."""
 
 
 GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -26,7 +26,6 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.catalog.table_rows import SELECT_SECONDARIES, SELECT_TABLES
-from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
@@ -57,6 +56,7 @@ from airflow_hivex.core.store.schema import (
 # Kinds of rows, next to those of write_id_lists.
 _TXNS, _TABLE = 3, 4
 _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
+_IsWanted: TypeAlias = Callable[[ColumnElement[int]], ColumnElement[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,24 @@ def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
 def read_lists(
     connection: Connection, table: Table, table_id: int, txn_id: int | None
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
-    """Return the snapshot of a transaction (None: the current one), and a table's write id list in it. One round trip.
+    """Return the snapshot of a transaction, or the current one, and the table's write id list in it. One round trip."""
+    (rows,) = together(connection, lists_call(table_id, txn_id))
+    return lists_from(rows, table, table_id, txn_id)
 
-    If no table has this name and id any more, two more round trips are needed.
-    """
-    (rows,) = together(connection, snapshot_call([(normalise(table.database), normalise(table.name))], txn_id))
-    read = read_snapshot(rows, txn_id)
-    if table_id in read.write_ids:
-        return read.valid_txns, replace(read.write_ids[table_id], mark=None)
-    valid_txns = valid_lists.read_valid_txns(connection, txn_id)
-    return valid_txns, valid_lists.read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
+
+def lists_call(table_id: int, txn_id: int | None) -> Call:
+    """Return the query whose rows :func:`lists_from` reads. The table may be dropped."""
+    return _LISTS(table_id=table_id, high_watermark=MAX_ID if txn_id is None else txn_id)
+
+
+def lists_from(
+    rows: Sequence[Any], table: Table, table_id: int, txn_id: int | None
+) -> tuple[ValidTxnList, ValidWriteIdList]:
+    """Return the result of :func:`read_lists` from the rows of :func:`lists_call`."""
+    (last,) = (row for row in rows if row.kind == _TXNS)
+    write_ids = [(row.kind, row.table_id, row.first, row.second) for row in rows if row.kind != _TXNS]
+    valid_txns = valid_txns_of(last.number, last.first, last.second, txn_id)
+    return valid_txns, write_id_lists({table_id: table.full_name}, write_ids, valid_txns)[table_id]
 
 
 def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:
@@ -143,9 +151,9 @@ def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
     return values
 
 
-def _is_wanted(column: ColumnElement[int], size: int) -> ColumnElement[bool]:
+def _wanted_of(size: int) -> _IsWanted:
     """Return the SQL condition that a table has one of the names. Each name is an index look-up."""
-    return column.in_([_id_of(number) for number in range(size)])
+    return lambda column: column.in_([_id_of(number) for number in range(size)])
 
 
 def _id_of(number: int) -> ScalarSelect[int]:
@@ -164,36 +172,45 @@ def _id_of(number: int) -> ScalarSelect[int]:
 
 @cache
 def _snapshot(size: int) -> Prepared:
-    no_id, no_text = cast(null(), BigInteger), literal_column("''", Text)
-    transactions = select(
+    if not size:
+        return Prepared(_transactions())
+    is_wanted = _wanted_of(size)
+    marks: Any = (
+        select(_kind(_TABLE), tables.c.id, tables.c.version, databases.c.name, tables.c.name)
+        .join(databases, databases.c.id == tables.c.database_id)
+        .where(is_wanted(tables.c.id))
+    )
+    whole: CompoundSelect[Any] = union_all(_transactions(), marks, *_lists_where(is_wanted))
+    return Prepared(whole)
+
+
+def _transactions() -> Any:
+    return select(
         _kind(_TXNS).label("kind"),
         valid_lists.incarnation().label("table_id"),
         counters.c.value.label("number"),
         ids_where(IS_OPEN).label("first"),
         ids_where(IS_ABORTED).label("second"),
     ).where(counters.c.name == literal_column("'txn'"))
-    if not size:
-        return Prepared(transactions)
+
+
+def _lists_where(is_wanted: _IsWanted) -> list[Any]:
+    """Return the queries for the write ids of the tables that satisfy a condition on their ids."""
+    no_id, no_text = cast(null(), BigInteger), literal_column("''", Text)
     mapping = txn_to_write_id.c
-    of_tables = _is_wanted(mapping.table_id, size)
+    of_tables = is_wanted(mapping.table_id)
     mapped = select(_kind(MAPPED), mapping.table_id, no_id, as_text(mapping.txn_id), as_text(mapping.write_id))
-    parts: list[Any] = [
-        transactions,
-        select(_kind(_TABLE), tables.c.id, tables.c.version, databases.c.name, tables.c.name)
-        .join(databases, databases.c.id == tables.c.database_id)
-        .where(_is_wanted(tables.c.id, size)),
+    unsettled = mapped.join(txns, txns.c.id == mapping.txn_id).group_by(mapping.table_id)
+    return [
         select(_kind(LAST), next_write_ids.c.table_id, no_id, no_text, cast(next_write_ids.c.next - 1, Text)).where(
-            _is_wanted(next_write_ids.c.table_id, size)
+            is_wanted(next_write_ids.c.table_id)
         ),
         select(_kind(HIGHEST), mapping.table_id, no_id, no_text, cast(func.max(mapping.write_id), Text))
         .where(of_tables, mapping.txn_id <= _HIGH_WATERMARK)
         .group_by(mapping.table_id),
         mapped.where(of_tables, mapping.txn_id > _HIGH_WATERMARK).group_by(mapping.table_id),
+        *(unsettled.where(of_tables, state) for state in (IS_OPEN, IS_ABORTED)),
     ]
-    unsettled = mapped.join(txns, txns.c.id == mapping.txn_id).group_by(mapping.table_id)
-    parts += [unsettled.where(of_tables, state) for state in (IS_OPEN, IS_ABORTED)]
-    whole: CompoundSelect[Any] = union_all(*parts)
-    return Prepared(whole)
 
 
 def _kind(number: int) -> ColumnElement[int]:
@@ -203,6 +220,11 @@ def _kind(number: int) -> ColumnElement[int]:
 @cache
 def _tables(size: int) -> tuple[Prepared, Prepared]:
     return (
-        Prepared(SELECT_TABLES.where(_is_wanted(tables.c.id, size))),
-        Prepared(SELECT_SECONDARIES.where(_is_wanted(cluster_storage_descriptors.c.table_id, size))),
+        Prepared(SELECT_TABLES.where(_wanted_of(size)(tables.c.id))),
+        Prepared(SELECT_SECONDARIES.where(_wanted_of(size)(cluster_storage_descriptors.c.table_id))),
     )
+
+
+_LISTS = Prepared(
+    union_all(_transactions(), *_lists_where(lambda column: column == bindparam("table_id", type_=BigInteger)))
+)

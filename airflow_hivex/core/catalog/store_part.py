@@ -19,7 +19,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList, with_committed
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.engine import JoinsTransactions, Store
 from airflow_hivex.core.transactions import allocation, single_changes, table_names
 from airflow_hivex.core.transactions.txn_rows import check_open
@@ -129,18 +129,16 @@ class StorePart(JoinsTransactions):
         own_id = single_changes.open_in(connection, self._clock()) if txn_id is None else None
         writer = txn_id if own_id is None else own_id
         assert writer is not None
-        if write_ids is None and first == 1:
+        if first == 1:
             allocation.allocate_later(connection, writer, table.id)
         else:
-            write_id = single_changes.take_write_id(connection, writer, table.id, first)
-            if write_ids is not None:
-                write_ids = with_committed(write_ids, write_id)
+            single_changes.take_write_id(connection, writer, table.id, first)
         if own_id is None:
-            self._record(connection, type, table, write_ids, writer, message)
+            self._record(connection, type, table, write_ids, writer, message, with_own=True)
         else:
             # In the log the change comes before its commit, also within a commit of the caller.
             with notification_log.at_once(connection):
-                self._record(connection, type, table, write_ids, writer, message)
+                self._record(connection, type, table, write_ids, writer, message, with_own=True)
             single_changes.commit_in(connection, self._clock, writer)
         if has_other_name:
             table_names.leave_names(connection, [before], self._clock())
@@ -153,5 +151,7 @@ class StorePart(JoinsTransactions):
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
         message: Mapping[str, Any] | None = None,
+        *,
+        with_own: bool = False,
     ) -> None:
-        record_table_event(connection, self._clock(), type, table, valid_write_ids, txn_id, message)
+        record_table_event(connection, self._clock(), type, table, valid_write_ids, txn_id, message, with_own=with_own)

@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.rows import partition_document, table_document
-from airflow_hivex.core.catalog.snapshot_rows import read_lists
+from airflow_hivex.core.catalog.snapshot_rows import lists_call, lists_from
 from airflow_hivex.core.events import notification_log
-from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.events.notification_log import AskedMessage, EventType
 from airflow_hivex.core.model.objects import Partition, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.write_ids import ValidWriteIdList, with_committed
+from airflow_hivex.core.transactions import allocation
 
 
 def record_table_event(
@@ -23,26 +24,44 @@ def record_table_event(
     valid_write_ids: ValidWriteIdList | None = None,
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
+    *,
+    with_own: bool = False,
 ) -> None:
     """Record an event of a table in the caller's database transaction.
 
-    The event of a transactional table always has a write id list: ``valid_write_ids`` if it is given, otherwise the
-    list of the transaction ``txn_id`` if this is given, otherwise the current list. The last two are read at the end of
-    the commit, in one round trip. So they include the write ids that the commit itself allocates.
+    The event of a transactional table always has a write id list: the given list, or else the list of the transaction
+    ``txn_id``, or else the current list. A list that is not given is read at the end of the commit. It includes the
+    write ids that the commit itself allocates. With ``with_own`` a given list is completed at the end of the commit by
+    the write id of the transaction.
     """
+    table_id = table.id
 
-    def complete() -> dict[str, Any]:
-        write_ids = valid_write_ids
-        if write_ids is None and table.is_transactional and table.id is not None:
-            _, write_ids = read_lists(connection, table, table.id, txn_id)
+    def complete(write_ids: ValidWriteIdList | None) -> dict[str, Any]:
         return {
-            "table_id": table.id,
+            "table_id": table_id,
             "valid_write_ids": None if write_ids is None else str(write_ids),
             **(message or {}),
         }
 
+    def with_list(rows: Sequence[Any]) -> dict[str, Any]:
+        assert table_id is not None
+        return complete(lists_from(rows, table, table_id, txn_id)[1])
+
+    def with_id(rows: Sequence[Any]) -> dict[str, Any]:
+        assert valid_write_ids is not None
+        return complete(with_committed(valid_write_ids, rows[0].write_id))
+
+    asked: dict[str, Any] | AskedMessage
+    if valid_write_ids is not None and with_own:
+        assert txn_id is not None
+        assert table_id is not None
+        asked = AskedMessage(allocation.finding(txn_id, table_id), with_id)
+    elif valid_write_ids is None and table.is_transactional and table_id is not None:
+        asked = AskedMessage(lists_call(table_id, txn_id), with_list)
+    else:
+        asked = complete(valid_write_ids)
     notification_log.record(
-        connection, now_ms, type, database=table.database, table=table.name, txn_id=txn_id, message=complete
+        connection, now_ms, type, database=table.database, table=table.name, txn_id=txn_id, message=asked
     )
 
 

@@ -17,6 +17,7 @@ from itertools import count
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.table_rows import free_location, lock_as_named, owner_at
 from airflow_hivex.core.errors import AlreadyExistsError, HivexError, NoSuchTableError, StorageError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
@@ -25,7 +26,6 @@ from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import MOVING_FOLDER, StoredTable, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
 log = logging.getLogger(__name__)
 
@@ -114,14 +114,14 @@ def rename_with_folder(
     context: StatementContext,
     table: StoredTable,
     locks: Sequence[LockComponent],
-    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+    change: Callable[[Connection, GivenList, int | None], None],
     folder: FollowingFolder | None,
 ) -> Result:
     """Apply a change that renames a table, and move its ``folder``. If ``folder`` is None, no file is moved."""
     if folder is None:
         return change_metadata(context, table, locks, change)
 
-    def with_folder(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def with_folder(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         change(connection, write_ids, txn_id)
         folder.store(connection)
 
@@ -157,7 +157,7 @@ def move_back_folders(context: StatementContext) -> None:
             log.warning("The folder of table %s.%s is not in its place: %s", database, name, error)
 
 
-def _nothing(_connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:
+def _nothing(_connection: Connection, _write_ids: GivenList, _txn_id: int | None) -> None:
     return
 
 

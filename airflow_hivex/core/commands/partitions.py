@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import partition_rows
 from airflow_hivex.core.catalog.directories import directories_of
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partition_rows import DroppedPartition, name_of
 from airflow_hivex.core.catalog.registration import Registration
@@ -36,7 +37,6 @@ from airflow_hivex.core.model.column_types import ColumnType
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, SortColumn, StoredTable, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, check_folder_name, partition_values
 from airflow_hivex.core.model.predicates import PaddedText, Predicate, Truth, Value, columns_in, evaluate, typed
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import (
@@ -177,7 +177,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
             raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
         new.append(catalog.new_partition(table, [specification[key].value for key in keys], location or ""))  # type: ignore[misc]
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         catalog.joining(connection).add_partitions(
             database, name, new, write_ids, if_not_exists=statement.if_not_exists, txn_id=txn_id
         )
@@ -202,7 +202,7 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
         return Result()
     dropped: list[DroppedPartition] = []
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         dropped[:] = drop_in(context, connection, table, sorted(names), write_ids, txn_id)
 
     locks = context.services.statement_locks.drop_partitions(table, sorted(names))
@@ -216,7 +216,7 @@ def drop_in(
     connection: Connection,
     table: StoredTable,
     names: Sequence[str],
-    write_ids: ValidWriteIdList | None,
+    write_ids: GivenList,
     txn_id: int | None,
 ) -> list[DroppedPartition]:
     """Drop partitions as part of the caller's commit. Return them with the names of their directories."""
@@ -282,7 +282,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
                 files.delete_directory(f"{target}/{directory}")
                 files.copy_directory(f"{source.location}/{directory}", f"{target}/{directory}")
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         former = catalog.joining(connection).rename_partition(database, name, old, new, write_ids, txn_id=txn_id)
         left[:] = [] if former is None else [former]
         # The cleaner, which takes no locks, may have deleted some directories since the copy.
@@ -395,7 +395,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
         empty = moved - {each.partition for each in written.directories}
         dropped: list[DroppedPartition] = []
 
-        def drop(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        def drop(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
             dropped[:] = drop_in(context, connection, source, names, write_ids, txn_id)
 
         def also(connection: Connection) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,7 +38,7 @@ from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, In
 from airflow_hivex.core.model.partitions import check_partition_name
 from airflow_hivex.core.snapshots import valid_lists
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Call, Prepared, joined, later, together
+from airflow_hivex.core.store.exchange import Call, Prepared, Rows, joined, later, together
 from airflow_hivex.core.store.schema import caches, counters, notification_log, partition_events, recorded_events
 
 _DEFERRED = "hivex_deferred_events"
@@ -176,6 +176,38 @@ class Bookmark:
         return Bookmark(events[-1].id, (*self.recent, *events)[-_MOST_RECENT:])
 
 
+@dataclass(frozen=True, slots=True)
+class AskedMessage:
+    """The message of an event that needs the answer to a query: ``read`` makes it of the rows."""
+
+    query: Call
+    read: Callable[[Sequence[Any]], Mapping[str, Any]]
+
+
+class DeferredEvents:
+    """The events of a block of :func:`deferred`.
+
+    The caller sends ``queries`` after the block, and then the calls that record the events.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Call | None, Callable[[Rows], Call]]] = []
+
+    def add(self, query: Call | None, made: Callable[[Rows], Call]) -> None:
+        """Add an event. ``made`` gets the answer to its query, and returns the call that records the event."""
+        self._waiting.append((query, made))
+
+    @property
+    def queries(self) -> list[Call]:
+        """Return the queries whose answers the messages of the events need."""
+        return [query for query, _ in self._waiting if query is not None]
+
+    def recording(self, answers: Iterable[Rows]) -> list[Call]:
+        """Return the calls that record the events. ``answers`` are the answers to the queries."""
+        found = iter(answers)
+        return [made([] if query is None else next(found)) for query, made in self._waiting]
+
+
 def record(
     connection: Connection,
     now_ms: int,
@@ -184,40 +216,38 @@ def record(
     database: str | None = None,
     table: str | None = None,
     txn_id: int | None = None,
-    message: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+    message: Mapping[str, Any] | AskedMessage | None = None,
 ) -> None:
     """Write an event in the caller's database transaction. Other writers do not wait for it.
 
     Call this function last, after the database transaction has acquired all its locks, or in a block of
-    :func:`deferred`. So an event that depends on another event is recorded later, and gets a higher id. If ``message``
-    is a function, it is called when the event is sent.
+    :func:`deferred`. So an event that depends on another event is recorded later, and gets a higher id. In such a block
+    the query of a message is sent at the end of the block, otherwise now, in one round trip.
     """
+    query = message.query if isinstance(message, AskedMessage) else None
 
-    def made() -> Call:
-        content = message() if callable(message) else message
+    def made(rows: Rows) -> Call:
+        content = message.read(message.query.statement.named(rows)) if isinstance(message, AskedMessage) else message
         return recording(now_ms, type, database=database, table=table, txn_id=txn_id, message=content)
 
-    waiting: list[Callable[[], Call]] | None = connection.info.get(_DEFERRED)
-    if waiting is None:
-        joined(connection).later(made(), announcing(now_ms))
-    else:
-        waiting.append(made)
+    waiting: DeferredEvents | None = connection.info.get(_DEFERRED)
+    if waiting is not None:
+        waiting.add(query, made)
+        return
+    exchange = joined(connection)
+    rows = [] if query is None else exchange.send(query)[0]
+    exchange.later(made(rows), announcing(now_ms))
 
 
 @contextmanager
-def deferred(connection: Connection) -> Iterator[list[Call]]:
-    """Yield a list, which gets the calls for the events of the block when the block ends.
-
-    The caller sends these calls as the last ones of its database transaction.
-    """
-    events: list[Call] = []
-    waiting: list[Callable[[], Call]] = []
+def deferred(connection: Connection) -> Iterator[DeferredEvents]:
+    """Yield the events of the block. The caller sends them as the last calls of its transaction."""
+    events = DeferredEvents()
     # If the connection is lost in the block, it cannot be asked afterwards.
     info = connection.info
-    info[_DEFERRED] = waiting
+    info[_DEFERRED] = events
     try:
         yield events
-        events += [made() for made in waiting]
     finally:
         info.pop(_DEFERRED, None)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.snapshot_rows import read_lists
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf
 from airflow_hivex.core.catalog.table_rows import lock_as_named
 from airflow_hivex.core.errors import InvalidObjectError, StorageError, StoreError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
@@ -19,7 +19,6 @@ from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, StoredTable, Table
-from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.transactions import allocation, commit_record
 
@@ -34,7 +33,7 @@ def change_metadata(
     context: StatementContext,
     table: StoredTable,
     locks: Sequence[LockComponent],
-    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+    change: Callable[[Connection, GivenList, int | None], None],
     before: Callable[[Running], None] | None = None,
 ) -> Result:
     """Apply a change of metadata under its locks, in the commit of its own transaction.
@@ -68,7 +67,7 @@ def apply_change(
     connection: Connection,
     running: Running,
     table: StoredTable,
-    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+    change: Callable[[Connection, GivenList, int | None], None],
 ) -> None:
     """Apply a change of metadata in the commit of a transaction that holds the locks for the change.
 
@@ -83,8 +82,7 @@ def apply_change(
     allocation.allocate_later(connection, running.txn_id, table.id)
     if context.kind:
         commit_record.note_operation(connection, table.id, context.kind)
-    _, write_ids = read_lists(connection, table, table.id, running.txn_id)
-    change(connection, replace(write_ids, mark=TableMark(table.id, table.version)), running.txn_id)
+    change(connection, StateOf.OF_TXN, running.txn_id)
 
 
 def forget_dropped(name: str, forget: Callable[[], None]) -> None:
@@ -228,10 +226,10 @@ class SchemaMerge:
         """Return a function that stores the new columns. It must be called in the commit of the statement."""
         catalog = context.services.catalog
 
-        def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-            joining = catalog.joining(connection)
-            current = self.merged(joining.get_table(self.before.database, self.before.name))
-            joining.alter_table(current.database, current.name, current, write_ids, txn_id)
+        def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+            catalog.joining(connection).alter_table(
+                self.before.database, self.before.name, self.merged, write_ids, txn_id
+            )
 
         return lambda connection: apply_change(context, connection, running, self.before, change)
 

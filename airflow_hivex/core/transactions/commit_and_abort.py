@@ -112,9 +112,11 @@ class Committer:
                 has_left = self._register_writes(connection, txn_id)
             if changes is not None:
                 changes(connection)
-        written, held, lists = exchange.send(conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id]))
+        asking, queries = _asking(txn_id, exclusive_write_locks), events.queries
+        answers = exchange.send(*asking, *queries)
         (row,) = rows
-        exchange.later(*self._settling(exchange, row, written, held, lists, exclusive_write_locks, events, facts))
+        recorded = events.recording(answers[len(asking) :])
+        exchange.later(*self._settling(row, answers[: len(asking)], recorded, facts))
         return row if has_left else row._replace(statements=0)
 
     def commit_reader(self, exchange: Exchange, txn_id: int) -> bool:
@@ -135,16 +137,14 @@ class Committer:
             ConflictFoundError: another transaction has committed a conflicting write first.
             TransactionAbortedError, NoSuchTransactionError: the transaction is not open.
         """
-        found, written, held, lists = exchange.send(
-            txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id])
-        )
+        found, *answers = exchange.send(txn_rows.LOCK(txn_id=txn_id), *_asking(txn_id, exclusive_write_locks))
         row = row_from(txn_id, found)
         if row.state == TxnState.COMMITTED.value:
             return row
         raise_if_settled(txn_id, row)
         if row.statements and self._register_writes is not None:
             return None
-        exchange.finish(*self._settling(exchange, row, written, held, lists, exclusive_write_locks))
+        exchange.finish(*self._settling(row, answers))
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
@@ -169,24 +169,23 @@ class Committer:
 
     def _settling(
         self,
-        exchange: Exchange,
         row: TxnRow,
-        written: Rows,
-        held: Rows,
-        lists: Rows,
-        exclusive_write_locks: bool,
+        answers: Sequence[Rows],
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
         """Return the calls that commit a transaction, after a search for conflicts. The caller has locked its row.
 
-        The search takes one round trip if the transaction updates or deletes rows.
+        ``answers`` are the rows of :func:`_asking`.
+
+        Raises:
+            ConflictFoundError: another transaction has committed a conflicting write first.
         """
+        written, held, lists, *others = answers
         settled = _Settled(row, conflicts.writes_from(written).get(row.id, []))
-        if settled.is_updating and not exclusive_write_locks:
-            sentence = conflicts.find_conflict(exchange, row.id, settled.writes)
-            if sentence is not None:
-                raise conflicts.ConflictFoundError(sentence)
+        sentence = conflicts.conflict_from(others[-1], row.id, settled.writes) if others else None
+        if sentence is not None:
+            raise conflicts.ConflictFoundError(sentence)
         return self._last_calls([settled], held, lists, events, facts)
 
     def _last_calls(
@@ -218,6 +217,15 @@ class Committer:
         if events or settled_calls:
             calls.append(notification_log.announcing(now))
         return calls
+
+
+def _asking(txn_id: int, exclusive_write_locks: bool) -> list[Call]:
+    """Return the queries for the facts that decide how a transaction commits, and that look for write conflicts.
+
+    With ``exclusive_write_locks`` they do not look for conflicts.
+    """
+    facts = [conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id])]
+    return facts if exclusive_write_locks else [*facts, *conflicts.finding_conflicts(txn_id)]
 
 
 class OtherRowError(Exception):

@@ -7,7 +7,6 @@ The functions run in the database transaction of the caller. Source: docs/refere
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from sqlalchemy import (
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.store.batches import PreparedForIds, batches
-from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
+from airflow_hivex.core.store.exchange import Call, Prepared, Rows, joined
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
     counters,
@@ -62,6 +61,15 @@ _HOLD_TABLE = Prepared(
     skipped_on_sqlite=True,
 )
 _OF_TXN_IDS = counters.c.name == literal_column("'txn'")
+_IS_UPDATE = txn_components.c.operation.in_([literal_column(f"'{letter}'") for letter in _UPDATES])
+_UPDATED = select(txn_components.c.table_id).where(txn_components.c.txn_id == _TXN_ID, _IS_UPDATE)
+_LOCK_UPDATED = Prepared(
+    select(next_write_ids.c.table_id)
+    .where(next_write_ids.c.table_id.in_(_UPDATED))
+    .order_by(next_write_ids.c.table_id)
+    .with_for_update(),
+    skipped_on_sqlite=True,
+)
 _OTHERS = Prepared(
     select(
         write_set.c.table_id,
@@ -71,8 +79,8 @@ _OTHERS = Prepared(
         write_set.c.operation,
         select(counters.c.value).where(_OF_TXN_IDS).scalar_subquery(),
     )
-    .where(write_set.c.table_id == _TABLE_ID, write_set.c.commit_id >= _TXN_ID, write_set.c.txn_id != _TXN_ID)
-    .order_by(write_set.c.commit_id, write_set.c.id)
+    .where(write_set.c.table_id.in_(_UPDATED), write_set.c.commit_id >= _TXN_ID, write_set.c.txn_id != _TXN_ID)
+    .order_by(write_set.c.table_id, write_set.c.commit_id, write_set.c.id)
 )
 _RECORD = Prepared(
     insert(write_set).from_select(
@@ -192,23 +200,26 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
     return {txn_id: list(writes) for txn_id, writes in found.items()}
 
 
-def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Return Hive's message about the first conflict with another transaction, or None without one. One round trip.
+def finding_conflicts(txn_id: int) -> tuple[Call, Call]:
+    """Return the calls that look for conflicts of a transaction; :func:`conflict_from` reads the second answer.
 
     Until the caller's database transaction ends, the rows with the next write ids of the updated tables are locked.
     They are locked in the order of table ids. So if two transactions commit at the same time, the second one reads the
     write set of the first one.
     """
+    return _LOCK_UPDATED(txn_id=txn_id), _OTHERS(txn_id=txn_id)
+
+
+def conflict_from(others: Rows, txn_id: int, written: Sequence[Write]) -> str | None:
+    """Return Hive's message about the first conflict with another transaction, or None.
+
+    ``others`` are the rows of :func:`finding_conflicts`.
+    """
     own: dict[int, dict[str | None, Write]] = defaultdict(dict)
     for write in written:
         if write.updates:
             own[write.table_id][write.partition] = write
-    table_ids = sorted(own)
-    answers = exchange.send(
-        *(_LOCK_WRITE_IDS(table_id=table_id) for table_id in table_ids),
-        *(_OTHERS(table_id=table_id, txn_id=txn_id) for table_id in table_ids),
-    )
-    for table_id, partition, other_id, commit_id, operation, highest in itertools.chain(*answers[len(table_ids) :]):
+    for table_id, partition, other_id, commit_id, operation, highest in others:
         mine = _overlapping(own[table_id], partition)
         if mine is not None:
             return (
@@ -229,14 +240,14 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
     for table_id in sorted(tables):
         # The row of the table is locked before its write ids, as in every change or drop of a table.
         calls.append(_HOLD_TABLE(table_id=table_id))
-        # The rows that :func:`find_conflict` locks, in its order.
+        # The rows that :func:`finding_conflicts` locks, in its order.
         calls.append((_LOCK_WRITE_IDS if tables[table_id] else _SHARE_WRITE_IDS)(table_id=table_id))
     if calls:
         joined(connection).later(*calls)
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-    """Return whether :func:`find_conflict` would find a conflict if the transaction had updated the ``resources``.
+    """Return whether a commit would find a conflict if the transaction had updated the ``resources``.
 
     A resource is a table id with a partition, or with None for the whole table.
     """

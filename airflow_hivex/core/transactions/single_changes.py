@@ -95,12 +95,14 @@ def commit_at_once(
     def work(connection: Connection) -> int:
         with notification_log.deferred(connection) as events:
             changes(connection)
+        exchange, queries = joined(connection), events.queries
+        recorded = events.recording(exchange.send(*queries) if queries else ())
         now_ms = clock()
         # The counter of transactions is locked before the counter of locks, as in every change that opens one.
-        calls = [*opening.committed(new, now_ms), *checks, *events]
-        if events:
+        calls = [*opening.committed(new, now_ms), *checks, *recorded]
+        if recorded:
             calls.append(notification_log.announcing(now_ms))
-        answers = joined(connection).send(*calls)
+        answers = exchange.send(*calls)
         if not all(answers[3 : 2 + len(checks)]):
             raise _LocksInTheWayError
         return int(answers[0][0][0])

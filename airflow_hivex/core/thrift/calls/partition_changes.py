@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.given_lists import StateOf
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.commands import partitions
 from airflow_hivex.core.errors import (
@@ -23,7 +23,6 @@ from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Partition, StoredPartition, StoredTable
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, nullable_values
 from airflow_hivex.core.model.predicates import And, Comparison, IsNull
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import DropPartitions, Literal, RenamePartition, TableName
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.partitions import Wanted, possible_names, values_of_name
@@ -42,7 +41,7 @@ from airflow_hivex.core.thrift.files import delete_directory, make_directories, 
 from airflow_hivex.core.thrift.hive_objects import hive_partition
 from airflow_hivex.core.thrift.messages import STRUCT_RESULT
 
-_Change = Callable[[Connection, ValidWriteIdList | None, int | None], None]
+_Change = Callable[[Connection, GivenList, int | None], None]
 
 
 class _Changed:
@@ -163,7 +162,7 @@ def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str
             )
     added: list[str] = []
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         added[:] = catalog.joining(connection).add_partitions(
             table.database, table.name, new, write_ids, if_not_exists=if_not_exists, txn_id=txn_id
         )
@@ -342,7 +341,7 @@ def _alter(of: _Changed, parts: Sequence[Any]) -> None:
             each.sd.location = at_home[name].location
     changed = [of.converted(each) for each in parts]
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         joining = catalog.joining(connection)
         joining.alter_partitions(table.database, table.name, changed, write_ids, txn_id=txn_id)
         for name, location in moved.items():

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partition_rows import stored_values
 from airflow_hivex.core.catalog.statistics import store_statistics
@@ -42,7 +43,6 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.partitions import nullable_values, partition_name
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.constraints import Given, described_constraints
@@ -312,7 +312,7 @@ def _alter(
     table = without_note(_with_stored_names(stored, table))
     folder = following_folder(context, stored, table.database, table.name) if is_renamed else None
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         if _EXPECTED_KEY in properties:
             _check_expected(connection, stored, properties)
         joining = catalog.joining(connection)
