@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from airflow_hivex.core.catalog import table_rows
@@ -23,6 +23,18 @@ def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
 
 def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
     return table is None or mark is None or table.id != mark.id or table.version != mark.version
+
+
+def later_snapshot(earlier: Snapshot, rows: Sequence[Any], txn_id: int | None) -> Snapshot | None:
+    """Return the snapshot of the tables of an earlier snapshot, or None if a table has changed since.
+
+    ``rows`` are the answer to ``snapshot_rows.snapshot_call``, and ``txn_id`` is the transaction that has asked.
+    """
+    read = read_snapshot(rows, txn_id)
+    is_behind = any(_is_behind(table, read.marks.get(name)) for name, table in earlier.tables.items())
+    if is_behind or not read.history.continues(earlier.history):
+        return None
+    return Snapshot(read.valid_txns, earlier.tables, read.write_ids, read.committed, read.history)
 
 
 class SnapshotReading(StorePart):

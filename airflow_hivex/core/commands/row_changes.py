@@ -444,9 +444,10 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
         cluster = writing_cluster(context, table)
         chosen = None if statement.specification is None else _covered_partitions(context, running, table, statement)
         locks = context.services.statement_locks.truncate(table, chosen)
-        acquire(context, running, locks, write_ids_of=[table.id] if table.is_transactional else ())
         resources = [(table.id, partition) for partition in (chosen if chosen is not None else [None])]
-        check_not_outrun(context, running, resources)
+        write_ids_of = [table.id] if table.is_transactional else ()
+        if acquire(context, running, locks, write_ids_of=write_ids_of) is None:
+            check_not_outrun(context, running, resources)
         take_snapshot(context, running)
         if context.services.catalog.get_table(table.database, table.name).id != table.id:
             raise OutrunError(f"table {table.full_name} was dropped and created again while the statement waited")

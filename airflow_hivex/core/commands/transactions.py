@@ -53,11 +53,10 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
             "it is open; COMMIT or ROLLBACK comes first",
         )
     kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
-    (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
+    (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind, is_shared=True)
     timeout_s = int(services.settings["hive.txn.timeout"])
     transaction = JoinedTransaction(txn_id, timeout_s, is_own=True, is_read_only=statement.read_only)
     try:
-        services.store.write(lambda connection: mark_shared(connection, txn_id), name="start")
         transaction.keep_alive.enter_context(
             heartbeats(services.transactions, txn_id, timeout_s, partial(_end_running, session, txn_id))
         )

@@ -41,6 +41,7 @@ from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
+from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.transactions.heartbeats import TransactionJob
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
@@ -137,10 +138,13 @@ class JoinedTransaction:
     keep_alive: ExitStack = field(default_factory=ExitStack)
 
 
-Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int]], bool]
+Answers: TypeAlias = Sequence[Sequence[Any]]
+"""The rows of queries that were sent together with the locks of a transaction."""
+
+Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int], Sequence[Call]], Answers | None]
 """A function that opens a statement's own transaction, if possible with locks and write ids of tables.
 
-It returns whether the transaction has the locks.
+If the transaction has the locks, it returns the answers to the queries, which run after the locks are granted.
 """
 
 
@@ -181,17 +185,22 @@ class Running(TransactionJob):
         assert self.opened_id is not None
         return self.opened_id
 
-    def begin_with(self, components: Sequence[LockComponent], write_ids_of: Sequence[int] = ()) -> bool:
-        """Open the transaction, if possible with locks and write ids of tables; return whether it has the locks.
+    def begin_with(
+        self, components: Sequence[LockComponent], write_ids_of: Sequence[int] = (), also: Sequence[Call] = ()
+    ) -> Answers | None:
+        """Open the transaction, if possible with locks and write ids of tables.
+
+        If it has the locks, return the answers to ``also``, which run in the same database transaction after the locks
+        are granted. Otherwise return None.
 
         Raises:
             TransactionAbortedError: the statement was cancelled before.
         """
         assert self.opener is not None
-        has_locks = self.opener(components, write_ids_of)
+        answers = self.opener(components, write_ids_of, also)
         # A thread that cancels the statement looks for the transaction after that.
         self.check_not_cancelled()
-        return has_locks
+        return answers
 
     def check_may_write(self, operation: str) -> None:
         """Refuse a statement that writes in a READ ONLY transaction.

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.errors import LockNotAcquiredError, NoSuchLockError
-from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.context import Answers, Running, StatementContext
 from airflow_hivex.core.execution.insert_targets import (
     change_operations,
     check_change,
@@ -25,6 +25,7 @@ from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.parser.statements import ChangeRows, RoutedStatement, TableReference
+from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.transactions.locks.grants import are_simple
 
 
@@ -35,12 +36,16 @@ def acquire(
     *,
     new_table: bool = False,
     write_ids_of: Sequence[int] = (),
-) -> None:
+    also: Sequence[Call] = (),
+) -> Answers | None:
     """Acquire the locks, and wait for them if necessary; without components do nothing.
+
+    Return the answers to ``also`` if the transaction was opened together with the locks, else None. If it was, no other
+    transaction has committed a change under a conflicting lock since the transaction began.
 
     With ``new_table`` and ``hive.txn.xlock.ctas`` the call does not wait for another statement that creates the same
     table. If no other lock conflicts, a transaction that is not open yet is opened together with the locks, and with
-    write ids for the tables ``write_ids_of``.
+    write ids for the tables ``write_ids_of``. The queries ``also`` then run after the locks are granted.
 
     Raises:
         LockNotAcquiredError: another transaction holds a lock for which the statement does not wait.
@@ -49,11 +54,13 @@ def acquire(
         NoSuchTableError: a table was dropped meanwhile.
     """
     if not components:
-        return
+        return None
     running.check_not_cancelled()
     session = context.session
-    if running.opened_id is None and are_simple(components) and running.begin_with(components, write_ids_of):
-        return
+    if running.opened_id is None and are_simple(components):
+        answers = running.begin_with(components, write_ids_of, also)
+        if answers is not None:
+            return answers
 
     def waiting(lock_id: int) -> None:
         running.waiting_lock_id = lock_id
@@ -78,6 +85,7 @@ def acquire(
     if not response.is_acquired:
         raise LockNotAcquiredError(response.message or "The locks are held by another transaction.")
     running.check_not_cancelled()
+    return None
 
 
 def commit_at_once(
@@ -110,9 +118,9 @@ def check_not_outrun(
 class LockPlan:
     """The locks of a statement.
 
-    ``read`` is a dict from each table that is read to its locked partitions, or to None if the whole table is locked.
-    ``changed`` are the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of
-    tables that the statement certainly writes, and does not read.
+    ``read`` is a dict from each table that is read to its locked partitions, or None for the whole table. ``changed``
+    has the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of tables that
+    the statement certainly writes.
     """
 
     components: tuple[LockComponent, ...]
@@ -160,7 +168,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         components += take(target, partition)
         updated += ((target.id, partition),) if insert.overwrite and target.is_transactional else ()
         may_skip = insert.if_not_exists or context.batch_key is not None
-        if target.is_transactional and not may_skip and (target.database, target.name) not in read:
+        if target.is_transactional and not may_skip:
             write_ids_of[target.id] = None
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]
@@ -169,6 +177,8 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         check(statement, target)
         operations = change_operations(context, statement)
         components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
+        if context.batch_key is None:
+            write_ids_of[target.id] = None
         if operations != {DataOperation.INSERT}:
             partitions = [None] if changed is None else sorted(changed)
             updated = tuple((target.id, partition) for partition in partitions)

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.metadata_reader import later_snapshot
 from airflow_hivex.core.catalog.pruning import partition_predicate
+from airflow_hivex.core.catalog.snapshot_rows import snapshot_call
 from airflow_hivex.core.errors import NoSuchTableError
-from airflow_hivex.core.execution.context import JoinedTransaction, Running, StatementContext
+from airflow_hivex.core.execution.context import Answers, JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.links import Link, LinkName
 from airflow_hivex.core.model.objects import StoredTable
@@ -17,6 +19,7 @@ from airflow_hivex.core.model.predicates import And, Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.parser.statements import RoutedStatement, TableName, TableReference
+from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.transactions.shared_state import share_snapshot, stored_snapshot
 
 
@@ -108,21 +111,34 @@ class StatementReading:
         self._context = context
         self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
 
-    def take_snapshot(self, running: Running) -> None:
-        """Replace ``snapshot`` by a later snapshot, taken after the statement has acquired its locks.
+    def asking(self) -> list[Call]:
+        """Return the query that takes the statement's own snapshot, to be sent together with its locks."""
+        return [snapshot_call(self.snapshot.tables, None)]
+
+    def take_snapshot(self, running: Running, answers: Answers | None) -> None:
+        """Continue with the statement's own snapshot, taken after it has acquired its locks.
+
+        ``answers`` has the answer to :meth:`asking` if it came with the locks. Then the call takes no round trip,
+        unless a table has changed.
 
         Raises:
             OutrunError: the source of a link was renamed or dropped meanwhile.
         """
+        taken = later_snapshot(self.snapshot, answers[0], running.txn_id) if answers else None
+        if taken is None:
+            taken = self._own_snapshot(running)
+        self.snapshot, running.snapshot = taken, taken.valid_txns
+        if not self.names.are_of(self.snapshot):
+            raise OutrunError("the source of a link was renamed or dropped while the statement waited")
+
+    def _own_snapshot(self, running: Running) -> Snapshot:
         names = list(self.snapshot.tables)
         try:
-            self.snapshot = statement_snapshot(self._context, names, running, known=self.snapshot.tables.values())
+            return statement_snapshot(self._context, names, running, known=self.snapshot.tables.values())
         except NoSuchTableError as error:
             if not self.names.have_links:
                 raise
             raise OutrunError("the source of a link was renamed or dropped while the statement waited") from error
-        if not self.names.are_of(self.snapshot):
-            raise OutrunError("the source of a link was renamed or dropped while the statement waited")
 
     def table(self, name: TableName) -> StoredTable:
         """Return the table of a name; for a link, the source."""

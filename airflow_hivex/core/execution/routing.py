@@ -104,8 +104,9 @@ def route(
     session, the current snapshot is the transaction's snapshot with its own writes. The permanent functions that the
     statement calls are added to those of ``running``, or to ``declarations``.
 
-    A table that was read for the locks is read again only if it has changed meanwhile. The call takes the round trips
-    for the locks, two for the snapshots before and after the locks, and one for each table that is read.
+    A table that was read for the locks is read again only if it has changed meanwhile. The call takes one round trip
+    for the snapshot before the locks, one for the locks and the snapshot after them, and one for each table that is
+    read. Locks that must wait take more, and then the snapshot has a round trip of its own.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
@@ -121,17 +122,19 @@ def route(
         )
     wanted = lock_plan(context, bound.statement, reading)
     # With two requests, this statement and another one that waits between them could wait for each other.
-    acquire(context, running, (*locks, *wanted.components), write_ids_of=wanted.write_ids_of)
-    check_not_outrun(context, running, wanted.updated)
+    components = (*locks, *wanted.components)
+    answers = acquire(context, running, components, write_ids_of=wanted.write_ids_of, also=reading.asking())
+    if answers is None:
+        check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
-        reading.take_snapshot(running)
+        reading.take_snapshot(running, answers)
         bound.check_row_ids(reading.snapshot)
         routed = _routed(context, bound, reading, running, runs_job=runs_job)
         late = [lock for lock in _late_locks(context, routed, wanted) if lock not in have]
         if not late:
             break
-        acquire(context, running, late)
+        answers = acquire(context, running, late)
         have.update(late)
     return _earlier(context, routed, reading, running, may_lag=may_lag)
 
@@ -232,7 +235,7 @@ def _read_tables(
     """Return the table of each reference of a statement, in its snapshot or in the version that the reference names."""
     own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]] = {}
     joined = context.joined(running)
-    if joined is not None:
+    if joined is not None and statement.references:
         with context.services.store.read() as connection:
             own = pending_writes.written_directories(connection, joined.txn_id)
     candidates = reading.candidates(statement)

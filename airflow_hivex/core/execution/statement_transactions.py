@@ -20,11 +20,12 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
     WriteConflictError,
 )
-from airflow_hivex.core.execution.context import JoinedTransaction, Running, StatementContext, new_tag
+from airflow_hivex.core.execution.context import Answers, JoinedTransaction, Running, StatementContext, new_tag
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.store.engine import OutcomeUnknownError
+from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.transactions import snapshots
 from airflow_hivex.core.transactions.beginning import Begun
 from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
@@ -145,21 +146,25 @@ class _Opening:
     timeout_s: int
     alive: ExitStack
 
-    def open(self, components: Sequence[LockComponent], write_ids_of: Sequence[int]) -> bool:
+    def open(
+        self, components: Sequence[LockComponent], write_ids_of: Sequence[int], also: Sequence[Call]
+    ) -> Answers | None:
         """Open the transaction, if possible with locks and write ids; see ``Running.begin_with``."""
         session, services = self.context.session, self.context.services
         if components:
-            return services.locks.begin(
+            begun = services.locks.begin(
                 components,
                 self.note,
                 write_ids_of=write_ids_of,
+                also=also,
                 user=session.user,
                 agent_info=session.agent_info,
                 type=self.kind,
             )
+            return None if begun.lock is None else begun.answers
         (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=self.kind)
         self.note(Begun(txn_id))
-        return False
+        return None
 
     def note(self, begun: Begun) -> None:
         """Record the opened transaction in the running statement, and start its heartbeats."""

@@ -23,6 +23,7 @@ from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.locks import LockComponent, LockResponse, LockState, covers
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.model.transactions import TxnType
+from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.thrift.clients import Client, DatabaseName
 from airflow_hivex.core.thrift.hive_objects import hive_partition, hive_table, linked_table
 from airflow_hivex.core.thrift.messages import encoded
@@ -246,14 +247,17 @@ class ClientLocks(LockManager):
         begun: Callable[[Begun], object],
         *,
         write_ids_of: Sequence[int] = (),  # noqa: ARG002 - they come after the locks
+        also: Sequence[Call] = (),  # noqa: ARG002 - they come after the locks
         user: str = "",
         agent_info: str | None = None,
+        timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
-    ) -> bool:
-        """Open a transaction without locks. Return False, so that the caller requests the locks by :meth:`acquire`."""
-        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, type=type)
-        begun(Begun(txn_id))
-        return False
+    ) -> Begun:
+        """Open a transaction, but leave its locks to a later call of :meth:`acquire`; see ``LockManager``."""
+        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout, type=type)
+        opened = Begun(txn_id)
+        begun(opened)
+        return opened
 
     def _is_held(self, wanted: LockComponent) -> bool:
         return bool(self._owners) and any(

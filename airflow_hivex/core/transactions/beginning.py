@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.errors import HivexError, StoreUnavailableError
 from airflow_hivex.core.model.locks import LockMatrix, LockResponse
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
-from airflow_hivex.core.store.exchange import Exchange
+from airflow_hivex.core.store.exchange import Call, Exchange
 from airflow_hivex.core.transactions.allocation import allocated_to_new, allocating_to_new
 from airflow_hivex.core.transactions.locks.grants import LockRequest, granted_to_new, granting_to_new
 from airflow_hivex.core.transactions.manager import TransactionManager
@@ -28,13 +29,15 @@ log = logging.getLogger(__name__)
 class Begun:
     """A new transaction. It already has its locks and write ids if no lock had to wait.
 
-    If ``lock`` is None, the transaction has no locks and no write ids, and the caller must request them. ``write_ids``
-    is a dict from table id to write id. The caller must allocate the write ids of tables that are missing there.
+    If ``lock`` is None, the transaction has no locks and no write ids, and the caller must request the locks.
+    ``write_ids`` is a dict from table id. If a table is missing there, the caller must allocate its write id.
+    ``answers`` are the rows of the queries that the caller has sent along, if the transaction has its locks.
     """
 
     txn_id: int
     lock: LockResponse | None = None
     write_ids: Mapping[int, int] = field(default_factory=dict)
+    answers: Sequence[Sequence[Any]] = ()
 
 
 def begin(
@@ -45,13 +48,15 @@ def begin(
     new: NewTransaction,
     request: LockRequest,
     table_ids: Sequence[int],
+    also: Sequence[Call],
     begun: Callable[[Begun], object],
-) -> bool:
-    """Open a transaction with the locks of ``request`` and write ids of ``table_ids``, and return True.
+) -> Begun:
+    """Open a transaction, if possible with the locks of ``request`` and write ids, and return it.
 
-    If a lock would have to wait, the transaction has no locks and no write ids, and the result is False. ``begun`` is
-    called with the transaction; if ``begun`` raises an error, the transaction is aborted. One round trip, or two if
-    open transactions must be counted.
+    If a lock would have to wait, the transaction has no locks and no write ids. The queries ``also`` run after the
+    locks are granted and before write ids are allocated, in the same database transaction. ``begun`` is called with the
+    transaction; if it raises an error, the transaction is aborted. One round trip, or two if the number of open
+    transactions may be near the limit.
 
     Raises:
         TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -65,18 +70,29 @@ def begin(
         nonlocal committed
         now = clock()
         limit = transactions.limit
-        check = (lambda count: limit.check(count, now)) if limit.must_count(1, now) else None
+        counts, is_near = limit.must_count(1, now), limit.is_near(1)
+        check = (lambda count: limit.check(count, now)) if is_near else None
         locking = granting_to_new(matrix, request, now)
-        txn_id, answers = open_with(exchange, new, now, check, [*locking, *allocating_to_new(table_ids)])
+        allocating = allocating_to_new(table_ids)
+        calls = [*locking, *also, *allocating]
+        txn_id, others, answers = open_with(exchange, new, now, check, calls, counts=counts)
         committed = True
+        if counts and not is_near:
+            # Far from the limit by the last count: the count may come with the transaction, which is aborted if there
+            # are too many.
+            limit.check(others, now)
         lock = granted_to_new(request, answers)
-        return Begun(txn_id, lock, allocated_to_new(table_ids, answers[len(locking) :]) if lock else {})
+        if lock is None:
+            return Begun(txn_id)
+        first, end = len(locking), len(locking) + len(also)
+        found = [call.statement.named(rows) for call, rows in zip(also, answers[first:end], strict=True)]
+        return Begun(txn_id, lock, allocated_to_new(table_ids, answers[end:]), found)
 
     try:
         found = store.exchange(work, name="open")
         transactions.limit.opened(1)
         begun(found)
-        return found.lock is not None
+        return found
     except OutcomeUnknownError as error:
         _abort(transactions, new)
         raise StoreUnavailableError(*error.facts) from error

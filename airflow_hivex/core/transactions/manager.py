@@ -94,15 +94,17 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
+        is_shared: bool = False,
     ) -> list[int]:
         """Open ``count`` transactions, but at most ``hive.txn.max.open.batch``, and return their consecutive ids.
 
         ``timeout`` is in seconds. By default it is ``hive.txn.timeout``, or ``hive.repl.txn.timeout`` for a transaction
         of replication. ``key`` is a name of up to 1,024 characters that the caller chooses. While the transaction with
         the key is open, a call with the same key, from any process, returns the same id. The key can be used again
-        after the record of the ended transaction was purged.
+        after the record of the ended transaction was purged. ``is_shared`` says that several statements will run in
+        the transaction.
 
-        Two round trips, three with a key.
+        One round trip, two if open transactions must be counted, and three with a key.
 
         Raises:
             TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ``timeout`` exceeds ten years.
@@ -114,7 +116,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         """
         if count < 1:
             raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
-        new = self.described(user=user, host=host, agent_info=agent_info, timeout=timeout, type=type, key=key)
+        new = self.described(
+            user=user, host=host, agent_info=agent_info, timeout=timeout, type=type, key=key, is_shared=is_shared
+        )
         if key is None:
             return self._open([new] * min(count, int(self._settings["hive.txn.max.open.batch"])))
         if count != 1:
@@ -131,6 +135,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
+        is_shared: bool = False,
     ) -> NewTransaction:
         """Return the values of a new transaction, for example for :meth:`open_together`. No transaction is opened.
 
@@ -148,6 +153,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             host=shortened(host or socket.gethostname(), 255),
             agent_info=None if agent_info is None else shortened(agent_info, _AGENT_INFO_LENGTH),
             key=key,
+            is_shared=is_shared,
         )
 
     def open_together(self, new: Sequence[NewTransaction]) -> list[int]:
@@ -560,8 +566,12 @@ class OpenTransactionLimit:
         self._refusing = False
 
     def must_count(self, count: int, now_ms: int) -> bool:
-        """Return whether open transactions must be counted before ``count`` new transactions are opened."""
-        if self._refusing or self._counted is None or now_ms - self._counted_ms >= self._interval_ms:
+        """Return whether open transactions must be counted when ``count`` new transactions are opened."""
+        return self.is_near(count) or now_ms - self._counted_ms >= self._interval_ms
+
+    def is_near(self, count: int) -> bool:
+        """Return whether ``count`` new transactions may reach the limit, as far as this process knows."""
+        if self._refusing or self._counted is None:
             return True
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN
 

@@ -25,6 +25,7 @@ from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value
 from airflow_hivex.core.store.schema import counters, txns
+from airflow_hivex.core.transactions.shared_state import NOT_TAKEN
 from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
 
 _KEY_LENGTH = 1024
@@ -56,6 +57,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
     "host": bindparam("host", type_=String),
     "agent_info": bindparam("agent_info", type_=String),
     "key": bindparam("key", type_=String),
+    "snapshot": bindparam("snapshot", type_=String),
 }
 
 
@@ -74,7 +76,7 @@ _INSERT_COMMITTED = _inserting({**_VALUES, "state": literal_column("'c'"), "ende
 
 @dataclass(frozen=True, slots=True)
 class NewTransaction:
-    """The values with which a new transaction is stored."""
+    """The stored values of a new transaction. ``is_shared`` is true for a transaction of several statements."""
 
     type: TxnType
     timeout_s: int
@@ -82,6 +84,7 @@ class NewTransaction:
     host: str
     agent_info: str | None
     key: str | None
+    is_shared: bool = False
 
     def row(self, now_ms: int, before_last: int = 0) -> dict[str, Value]:
         """Return the parameters of the INSERT. The transaction gets the last allocated id minus ``before_last``."""
@@ -94,6 +97,7 @@ class NewTransaction:
             "host": self.host,
             "agent_info": self.agent_info,
             "key": self.key,
+            "snapshot": NOT_TAKEN if self.is_shared else None,
         }
 
 
@@ -135,22 +139,32 @@ def open_transactions(
 
 
 def open_with(
-    exchange: Exchange, new: NewTransaction, now_ms: int, check: Callable[[int], None] | None, calls: Sequence[Call]
-) -> tuple[int, list[Rows]]:
-    """Open a transaction, run ``calls``, and finish the exchange. Return the transaction's id and the calls' answers.
+    exchange: Exchange,
+    new: NewTransaction,
+    now_ms: int,
+    check: Callable[[int], None] | None,
+    calls: Sequence[Call],
+    *,
+    counts: bool,
+) -> tuple[int, int, list[Rows]]:
+    """Open a transaction, run ``calls``, and finish the exchange.
+
+    Return the transaction's id, the number of other open transactions (0 unless it ``counts`` them) and the calls'
+    answers.
 
     The calls run after the INSERT of the transaction's row. The caller ensures that no other transaction has the key.
     ``check`` is called with the current number of open transactions, and may raise an error. One round trip, or two
     with a ``check``.
     """
     row = _INSERT(**new.row(now_ms))
+    take_id = (_TAKE_IDS_AND_COUNT if counts else _TAKE_IDS)(count=1)
     if check is None:
-        taken, _, *answers = exchange.finish(_TAKE_IDS(count=1), row, *calls)
+        taken, _, *answers = exchange.finish(take_id, row, *calls)
     else:
-        (taken,) = exchange.send(_TAKE_IDS_AND_COUNT(count=1))
+        (taken,) = exchange.send(take_id)
         check(taken[0][1])
         _, *answers = exchange.finish(row, *calls)
-    return int(taken[0][0]), answers
+    return int(taken[0][0]), int(taken[0][1]) if counts else 0, answers
 
 
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:

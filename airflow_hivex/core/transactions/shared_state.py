@@ -22,20 +22,20 @@ MOST_STATEMENTS = 4096
 """The largest number of writing statements of a transaction: an id has 12 bits. Source: Hive BucketCodec."""
 
 
-_NOT_TAKEN = ""
-"""The value in place of the snapshot of a transaction of several statements, before its first read."""
+NOT_TAKEN = ""
+"""The stored snapshot of a transaction of several statements that has no snapshot yet.
+
+The transaction may later read any table. The value shows the cleaner that its current locks do not cover all reads.
+"""
 
 
 def mark_shared(connection: Connection, txn_id: int) -> None:
-    """Record that a transaction will have several statements. Call this function before its first statement.
-
-    Later statements may read any table. The record shows the cleaner that the current locks do not cover these reads.
-    """
+    """Mark that a transaction has several statements, before its first statement here; see :data:`NOT_TAKEN`."""
     later(
         connection,
         update(txns)
         .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value, txns.c.snapshot.is_(None))
-        .values(snapshot=_NOT_TAKEN),
+        .values(snapshot=NOT_TAKEN),
     )
 
 
@@ -67,7 +67,7 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
         .where(
             txns.c.id == txn_id,
             txns.c.state == TxnState.OPEN.value,
-            or_(txns.c.snapshot.is_(None), txns.c.snapshot == _NOT_TAKEN),
+            or_(txns.c.snapshot.is_(None), txns.c.snapshot == NOT_TAKEN),
         )
         .values(snapshot=str(taken)),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import product
 from typing import Any
 
 from sqlalchemy import (
@@ -121,13 +122,14 @@ class _Owner(Enum):
     NEW_TXN = auto()
 
 
-def _granting(level: LockLevel, owner: _Owner) -> Prepared:
+def _granting(level: LockLevel, owner: _Owner, is_new_table: bool) -> Prepared:
     """Return the INSERT of a lock, with its guards.
 
-    The guards are three conditions: the object to lock exists, the transaction is open, and no earlier lock can block
-    the new lock.
+    The guards are: the locked object exists, the transaction is open, and no earlier lock might block the lock. For a
+    new table, the database must exist.
     """
-    guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
+    locked = _NAMED_DATABASE if is_new_table or level is LockLevel.DB else _NAMED_TABLE
+    guards: list[ColumnElement[bool]] = [locked.exists()]
     mild = [
         _AHEAD.c.strictness >= bindparam("mildest", type_=Integer),
         # The request's own locks are not ahead of it.
@@ -145,7 +147,7 @@ def _granting(level: LockLevel, owner: _Owner) -> Prepared:
     return Prepared(insert(locks).from_select(list(given), values).returning(locks.c.lock_id))
 
 
-_GRANT = {(level, owner): _granting(level, owner) for level in LockLevel for owner in _Owner}
+_GRANT = {case: _granting(*case) for case in product(LockLevel, _Owner, (False, True))}
 _OF_REQUEST = locks.c.lock_id == _OWN_ID
 _GRANTED = locks.alias("granted")
 _ALL_OR_NOTHING = Prepared(
@@ -267,7 +269,7 @@ def _granting_calls(
     components = request.components
     of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [
-        _GRANT[component.level, owner](
+        _GRANT[component.level, owner, component.is_new_table](
             before_last=before_last,
             internal_id=number,
             **of_txn,
@@ -305,5 +307,5 @@ def _granting_calls(
 
 
 def are_simple(components: Sequence[LockComponent]) -> bool:
-    """Return whether locks can be granted or checked in one round trip: they are few, and none is for a new table."""
-    return len(components) <= _MOST_COMPONENTS and not any(component.is_new_table for component in components)
+    """Return whether locks are so few that they can be granted or checked in one round trip."""
+    return len(components) <= _MOST_COMPONENTS

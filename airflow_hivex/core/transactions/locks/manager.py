@@ -35,7 +35,7 @@ from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Exchange, later
+from airflow_hivex.core.store.exchange import Call, Exchange, later
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.store.schema.base import partition_to_column
 from airflow_hivex.core.transactions.allocation import is_id
@@ -139,7 +139,7 @@ class LockManager:
             return self._enqueue(connection, asked, zero_wait_read, exclusive_ctas)
 
         response = None
-        if asked.is_simple and not exclusive_ctas:
+        if asked.is_simple:
             (response,) = self._grant_at_once([asked])
         if response is None:
             try:
@@ -164,15 +164,18 @@ class LockManager:
         begun: Callable[[Begun], object],
         *,
         write_ids_of: Sequence[int] = (),
+        also: Sequence[Call] = (),
         user: str = "",
         agent_info: str | None = None,
+        timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
-    ) -> bool:
-        """Open a transaction with locks on ``components`` and write ids of tables, and return True.
+    ) -> Begun:
+        """Open a transaction, if possible with locks on all ``components`` and write ids, and return it.
 
-        If a lock would have to wait, the transaction has no locks and no write ids, and the result is False: call
-        :meth:`acquire`, and then allocate write ids. ``begun`` is called with the transaction. One round trip, or two
-        if open transactions must be counted.
+        If a lock would have to wait, the transaction has no locks and no write ids: call :meth:`acquire`, and then
+        allocate write ids. The queries ``also`` run after the locks are granted, in the same database transaction.
+        ``begun`` is called with the transaction. One round trip, or two if the number of open transactions may be near
+        the limit.
 
         Raises:
             TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -180,12 +183,13 @@ class LockManager:
             StoreUnavailableError: no transaction was opened.
         """
         wanted = check_components(components, has_txn=True)
-        new = self._transactions.described(user=user, agent_info=agent_info, type=type)
+        new = self._transactions.described(user=user, agent_info=agent_info, timeout=timeout, type=type)
         request = LockRequest(wanted, None, new.user, new.host, new.agent_info)
-        has_locks = begin(self._store, self._transactions, self._clock, self._matrix, new, request, write_ids_of, begun)
-        if has_locks:
+        services = (self._store, self._transactions, self._clock, self._matrix)
+        found = begin(*services, new, request, write_ids_of, also, begun)
+        if found.lock is not None:
             self._store.reach("while holding")
-        return has_locks
+        return found
 
     def described(
         self,

@@ -38,6 +38,7 @@ def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> l
     A component of a transaction must have an operation, which the transaction's commit uses.
 
     Raises:
+        InvalidObjectError: the name of a new table is not a valid name.
         InvalidLockRequestError: the request has no components, or a transaction's component has no operation. Source:
             Hive TxnHandler.insertTxnComponents.
     """
@@ -45,6 +46,8 @@ def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> l
     if not wanted:
         raise InvalidLockRequestError("it has no components")
     for component in wanted:
+        if component.is_new_table and component.table is not None:
+            check_name("table", component.table)
         if has_txn and component.operation is DataOperation.UNSET:
             raise InvalidLockRequestError(
                 f"the {component.type.name} lock on {component.resource} is for a transaction and has no operation; "

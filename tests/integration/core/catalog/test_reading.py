@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection
@@ -10,15 +11,17 @@ from sqlalchemy import Connection
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.bound_tables import bind_table
-from airflow_hivex.core.catalog.metadata_reader import SnapshotReading
+from airflow_hivex.core.catalog.metadata_reader import SnapshotReading, later_snapshot
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.catalog.snapshot_rows import snapshot_call
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, Like, Not
+from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.settings import Settings
@@ -187,6 +190,30 @@ def test_a_snapshot_agrees_with_an_earlier_one_until_a_commit(
     third = reader.snapshot([T, P])
     assert not third.agrees_with(second, third.tables[T])
     assert third.agrees_with(second, third.tables[P])
+
+
+def test_a_later_snapshot_has_the_tables_of_an_earlier_one_until_a_table_changes(
+    reader: SnapshotReading, catalog: ObjectStore, transactions: TransactionManager, store: Store
+) -> None:
+    earlier = reader.snapshot([T, P])
+    insert(catalog, transactions, "t")()
+    (txn_id,) = transactions.open()
+
+    def later() -> Snapshot | None:
+        (rows,) = store.ask(snapshot_call(earlier.tables, None))
+        return later_snapshot(earlier, rows, txn_id)
+
+    found = later()
+    assert found is not None
+    # The same as a snapshot that asks for everything, without reading the tables again.
+    assert found == reader.snapshot([T, P], txn_id, known=earlier.tables.values())
+    assert found.tables[T] is earlier.tables[T]
+    assert not found.agrees_with(earlier, found.tables[T])
+    catalog.add_partitions(*P, [catalog.new_partition(earlier.tables[P], ["new"])])
+    assert later() is None
+    earlier = reader.snapshot([T, P])
+    catalog.alter_table(*T, replace(earlier.tables[T], name="t2"))
+    assert later() is None
 
 
 def test_a_change_without_a_write_id_changes_the_version(

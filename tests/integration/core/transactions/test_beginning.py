@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.snapshot_rows import read_snapshot, snapshot_call
 from airflow_hivex.core.errors import StoreUnavailableError, TooManyOpenTransactionsError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import Table
@@ -40,9 +41,9 @@ def tab3(warehouse: ObjectStore) -> Table:
 
 def begin(locks: LockManager, *components: LockComponent, write_ids_of: tuple[int, ...] = ()) -> Begun:
     found: list[Begun] = []
-    has_locks = locks.begin(components, found.append, write_ids_of=write_ids_of, user="ann", agent_info="a task")
-    assert has_locks == (found[0].lock is not None)
-    return found[0]
+    begun = locks.begin(components, found.append, write_ids_of=write_ids_of, user="ann", agent_info="a task")
+    assert found == [begun]
+    return begun
 
 
 def notes(store: Store, txn_id: int) -> list[tuple[int, str]]:
@@ -75,6 +76,27 @@ def test_transaction_begins_with_locks_notes_and_write_ids_in_one_round_trip(
     assert transactions.allocate_write_ids([begun.txn_id], "default", "tab3") == {begun.txn_id: 2}
     transactions.commit(begun.txn_id)
     assert locks.show(txn_id=begun.txn_id) == []
+
+
+def test_snapshot_that_comes_with_the_locks_sees_its_transaction_but_no_write_id_of_it(
+    locks: LockManager, transactions: TransactionManager, store: Store, tab3: Table
+) -> None:
+    asked = [snapshot_call([("default", "tab3")], None)]
+    write, read = on(LockType.SHARED_WRITE), on(LockType.SHARED_READ)
+    earlier = locks.begin([write], lambda _: None, write_ids_of=[tab3.id])
+    transactions.commit(earlier.txn_id)
+    is_open = locks.begin([write], lambda _: None, write_ids_of=[tab3.id])
+    with counted(store) as trips:
+        begun = locks.begin([read], lambda _: None, write_ids_of=[tab3.id], also=asked)
+    assert len(trips) == 1, trips.described()
+    assert begun.write_ids == {tab3.id: 3}
+    taken = read_snapshot(begun.answers[0], begun.txn_id)
+    assert (taken.valid_txns.high_watermark, taken.valid_txns.open_ids) == (begun.txn_id, (is_open.txn_id,))
+    seen = taken.write_ids[tab3.id]
+    assert [seen.is_valid(write_id) for write_id in (1, 2, 3)] == [True, False, False]
+    locks.acquire([on(LockType.EXCLUSIVE, "tab1")])
+    blocked = locks.begin([on(LockType.SHARED_READ, "tab1")], lambda _: None, also=asked)
+    assert (blocked.lock, blocked.answers) == (None, ())
 
 
 def test_locks_that_would_wait_leave_a_transaction_without_locks_and_write_ids(
@@ -133,6 +155,24 @@ def test_open_transactions_are_limited(store: Store, clock: Clock) -> None:
     with pytest.raises(TooManyOpenTransactionsError):
         begin(locks, on(LockType.SHARED_READ))
     assert len(locks.show()) == 10
+
+
+@pytest.mark.usefixtures("warehouse")
+def test_count_that_comes_with_a_transaction_limits_it_too(store: Store, clock: Clock) -> None:
+    settings = Settings({"hive.max.open.txns": 10})
+    own, other = (LockManager(store, settings, clock, TransactionManager(store, settings, clock)) for _ in range(2))
+    begin(own, on(LockType.SHARED_READ))
+    for _ in range(9):
+        begin(other, on(LockType.SHARED_READ))
+    clock.advance(2)
+    with pytest.raises(TooManyOpenTransactionsError):
+        begin(own, on(LockType.SHARED_READ))
+    assert len(own.show()) == 10
+    # Each further attempt counts first.
+    with counted(store) as trips, pytest.raises(TooManyOpenTransactionsError):
+        begin(own, on(LockType.SHARED_READ))
+    assert len(trips) == 1, trips.described()
+    assert len(TransactionManager(store, settings, clock).valid_txns().open_ids) == 10
 
 
 def test_lost_answer_to_the_commit_leaves_no_locks(postgresql_url: str, clock: Clock) -> None:
