@@ -13,7 +13,7 @@ from airflow_hivex.core.catalog.copy_rows import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.history import TableHistory, read_history
 from airflow_hivex.core.catalog.metadata_reader import SnapshotReading
-from airflow_hivex.core.errors import CopyMismatchError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.errors import CopyMismatchError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
@@ -190,8 +190,7 @@ class CopyMethods(SnapshotReading):
 
     @staticmethod
     def _lock_for_copies(connection: Connection, table: StoredTable) -> None:
-        if not table_rows.lock_for_change(connection, [table.id]):
-            raise NoSuchTableError(table.database, table.name)
+        table_rows.hold_existing(connection, table)
         table_rows.raise_versions(connection, [table.id])
 
     def _bind_copies(

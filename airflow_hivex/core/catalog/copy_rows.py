@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, union_all
@@ -20,7 +21,7 @@ from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import keep_moment
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import later
+from airflow_hivex.core.store.exchange import Rows, later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     directories,
@@ -62,7 +63,7 @@ def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]
     The caller has locked the table for a change. An earlier copy of a partition at another location is withdrawn. If
     the cluster is the primary cluster, only the checksums are stored.
 
-    Raises:
+    Raises, perhaps with the next statement:
         CopyOutdatedError: a directory is not registered any more, or has grown since it was copied.
         NoSuchPartitionError: a partition was dropped.
     """
@@ -77,18 +78,22 @@ def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]
 
 
 def _check_current(connection: Connection, new: NewCopies) -> None:
+    """Check that the directories are as they were copied, together with the next statement."""
     d = directories.c
-    there = {}
-    for batch in batches([each.id for each in new.directories]):
+
+    def check_all(wanted: Sequence[RegisteredDirectory], rows: Rows) -> None:
+        there = {row[0]: row for row in rows}
+        for each in wanted:
+            as_copied = (each.id, each.partition_id, each.name, each.files, each.rows, each.size_bytes)
+            if there.get(each.id) != as_copied:
+                reason = "is not registered any more" if each.id not in there else "has grown"
+                raise CopyOutdatedError(new.table.full_name, new.cluster, each.name, reason)
+
+    for batch in batches(new.directories):
         # A streaming batch cannot let them grow meanwhile.
         query = select(d.id, d.partition_id, d.name, d.files, d.rows, d.size_bytes)
-        query = query.where(d.table_id == new.table.id, d.id.in_(batch)).order_by(d.id).with_for_update(read=True)
-        there.update({row.id: tuple(row) for row in connection.execute(query)})
-    for each in new.directories:
-        as_copied = (each.id, each.partition_id, each.name, each.files, each.rows, each.size_bytes)
-        if there.get(each.id) != as_copied:
-            reason = "is not registered any more" if each.id not in there else "has grown"
-            raise CopyOutdatedError(new.table.full_name, new.cluster, each.name, reason)
+        query = query.where(d.table_id == new.table.id, d.id.in_([each.id for each in batch]))
+        later(connection, query.order_by(d.id).with_for_update(read=True), check=partial(check_all, batch))
 
 
 def _places(connection: Connection, new: NewCopies) -> dict[int, tuple[str, str]]:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
@@ -235,15 +235,15 @@ def update_partitions(connection: Connection, changed: Mapping[int, Partition]) 
 
 def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
     """Return a dict from name to id for the partitions that exist among ``names``."""
-    found: dict[str, int] = {}
-    for batch in batches(names):
-        rows = connection.execute(
-            select(partitions.c.name, partitions.c.id).where(
-                partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name.in_(batch)
-            )
-        )
-        found |= {row.name: row.id for row in rows}
-    return found
+    return {row.name: row.id for query in finding_ids(table, names) for row in connection.execute(query)}
+
+
+def finding_ids(table: Table, names: Sequence[str]) -> list[Select[Any]]:
+    """Return the queries for the names and ids of the partitions that exist among ``names``."""
+    existing = select(partitions.c.name, partitions.c.id).where(
+        partitions.c.table_id == table.id, ~partitions.c.dropped
+    )
+    return [existing.where(partitions.c.name.in_(batch)) for batch in batches(names)]
 
 
 def new_partition_names(table: Table, given: Iterable[Partition], existing: Iterable[str], skip: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Self
 
 from sqlalchemy import Connection
@@ -93,6 +94,11 @@ class Registration:
             operation=write.statement or ("INSERT OVERWRITE" if write.overwrite else write.operation.name),
         )
 
+    @property
+    def partition_names(self) -> list[str]:
+        """Return the sorted names of the partitions to which the directories belong."""
+        return sorted(self.partitions | {each.partition for each in self.directories if each.partition is not None})
+
     @classmethod
     def of_compaction(
         cls, table: StoredTable, partition: str | None, written: Iterable[WrittenDirectory], txn_id: int, cluster: str
@@ -161,7 +167,10 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
     """
     # These changes have no write id. They come first, as they lock the rows of the tables for a change.
     table_rows.raise_versions(connection, [each.table.id for each in registrations if each.replaces])
-    have_quotas = table_rows.check_writable(connection, *((each.table, each.cluster) for each in registrations))
+    finding = [partition_rows.finding_ids(each.table, each.partition_names) for each in registrations]
+    have_quotas, answers = table_rows.check_writable(
+        connection, [(each.table, each.cluster) for each in registrations], [*chain(*finding)]
+    )
     growing = [
         (each.table.database, each.cluster, each.table.id)
         for each, has_quota in zip(registrations, have_quotas, strict=True)
@@ -171,18 +180,19 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
     # once.
     of_namespaces = {(database, cluster): table_id for database, cluster, table_id in growing}
     uses = [capacity.lock_use(connection, of_namespaces[key], key[1]) for key in sorted(of_namespaces)]
-    added = [_register(connection, each, now_ms) for each in registrations]
+    found = iter(answers)
+    existing = [{row.name: row.id for _ in queries for row in next(found)} for queries in finding]
+    added = [_register(connection, each, ids, now_ms) for each, ids in zip(registrations, existing, strict=True)]
     for use in uses:
         capacity.check_use(connection, use)
     return added
 
 
-def _register(connection: Connection, registration: Registration, now_ms: int) -> list[int]:
+def _register(connection: Connection, registration: Registration, ids: dict[str, int], now_ms: int) -> list[int]:
+    """Register directories, and return the ids of new partitions. ``ids`` are those of the existing partitions."""
     table, found = registration.table, registration.directories
-    names = registration.partitions | {each.partition for each in found if each.partition is not None}
-    ids = partition_rows.partition_ids(connection, table, sorted(names))
     added: Mapping[str, int] = {}
-    missing = sorted(names - ids.keys())
+    missing = [name for name in registration.partition_names if name not in ids]
     if missing and not registration.adds_partitions:
         raise NoSuchPartitionError(table.database, table.name, missing[0])
     if missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -64,7 +64,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import Prepared, Rows, joined, later, together
+from airflow_hivex.core.store.exchange import Prepared, Rows, later, together
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     compaction_queue,
@@ -148,11 +148,35 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
 
     Tables are locked in the order of ids; see :func:`select_table_for_change`. One round trip per batch.
     """
-    held: set[int] = set()
+    held = (connection.execute(query).scalars() for query in _locking(table_ids))
+    return frozenset(chain(*held))
+
+
+def hold_for_change(connection: Connection, table_ids: Collection[int]) -> None:
+    """Lock tables as :func:`lock_for_change` does, together with the next statement."""
+    for query in _locking(table_ids):
+        later(connection, query)
+
+
+def hold_existing(connection: Connection, table: StoredTable) -> None:
+    """Lock a table as :func:`lock_for_change` does, together with the next statement.
+
+    Raises, perhaps with the next statement:
+        NoSuchTableError: the table was dropped.
+    """
+
+    def check(rows: Rows) -> None:
+        if not rows:
+            raise NoSuchTableError(table.database, table.name)
+
+    (query,) = _locking([table.id])
+    later(connection, query, check=check)
+
+
+def _locking(table_ids: Collection[int]) -> Iterator[Select[Any]]:
     for batch in batches(sorted(table_ids)):
         existing = select(tables.c.id).where(tables.c.id.in_(batch), ~tables.c.dropped).order_by(tables.c.id)
-        held.update(connection.execute(existing.with_for_update(key_share=True)).scalars())
-    return frozenset(held)
+        yield existing.with_for_update(key_share=True)
 
 
 def lock_as_named(connection: Connection, table: StoredTable) -> None:
@@ -225,14 +249,17 @@ def select_table_names(
     connection: Connection, database: str, pattern: str | None, type: TableType | None = None
 ) -> list[str]:
     """Return the sorted names of the tables in a database that match a pattern of SHOW and, if given, a type."""
-    named = select(tables.c.name).join(databases, databases.c.id == tables.c.database_id)
-    query = named.where(databases.c.name == normalise(database), ~tables.c.dropped)
-    if type is not None:
-        query = query.where(tables.c.type == type.value)
-    holders, rows = together(connection, finding(database), query)
+    holders, rows = together(connection, finding(database), naming(database, type))
     if not holders:
         raise NoSuchDatabaseError(normalise(database))
     return matching([row.name for row in rows], pattern)
+
+
+def naming(database: str, type: TableType | None = None) -> Select[Any]:
+    """Return the query for the names of the tables in a database and, if given, of a type."""
+    named = select(tables.c.name).join(databases, databases.c.id == tables.c.database_id)
+    query = named.where(databases.c.name == normalise(database), ~tables.c.dropped)
+    return query if type is None else query.where(tables.c.type == type.value)
 
 
 def has_secondaries(connection: Connection, table: StoredTable) -> bool:
@@ -243,13 +270,20 @@ def has_secondaries(connection: Connection, table: StoredTable) -> bool:
 
 
 def insert_table(
-    connection: Connection, table: Table, now_ms: int, *, hidden: bool = False, first_write_id: int = 1
+    connection: Connection,
+    table: Table,
+    now_ms: int,
+    *,
+    hidden: bool = False,
+    first_write_id: int = 1,
+    database: Any = None,
 ) -> StoredTable:
     """Add a table, and return it as stored.
 
     If its location is empty, the table gets a folder below the database's folder that no other table has. A ``hidden``
-    table is invisible until :func:`reveal`. If its writer is killed earlier, the row stays, and no other table gets the
-    folder. ``first_write_id`` is above the write ids of a table of the same name that still exists.
+    table is invisible until :func:`reveal`. If its writer is killed before, the row prevents other tables from using
+    the location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
+    ``database`` is the row of its database, if the caller has read it under the lock of the statement.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -258,20 +292,25 @@ def insert_table(
     """
     name = check_name("table", table.name)
     check_spelling("table", table.full_name, table.parameters)
-    database = select_database(connection, table.database)
-    _check_database(database.name, table)
     primary = table.storage.primary
+    location = primary.location
     if not table.is_view:
-        hold_folders(connection, chosen=bool(primary.location))
-    location, wanted = primary.location, f"{database.location}/{name}"
-    is_chosen = not location and not table.is_view
-    ((storage,), *taken) = together(
-        connection,
-        _INSERT_STORAGE.values(storage_to_values(table.storage)),
-        *([LOCATIONS.params(cluster=primary.cluster, **beginning(wanted))] if is_chosen else []),
-    )
-    if is_chosen:
-        location = _apart_from(wanted, {row[0] for row in taken[0]})
+        hold_folders(connection, chosen=bool(location))
+    storing = _INSERT_STORAGE.values(storage_to_values(table.storage))
+    stored_as: list[Any] = []
+    if database is None:
+        holders, stored_as = together(connection, finding(table.database), storing)
+        if not holders:
+            raise NoSuchDatabaseError(normalise(table.database))
+        database = holders[0]
+    _check_database(database.name, table)
+    if not location and not table.is_view:
+        wanted = f"{database.location}/{name}"
+        others = LOCATIONS.params(cluster=primary.cluster, **beginning(wanted))
+        *new, taken = together(connection, *([] if stored_as else [storing]), others)
+        stored_as += chain(*new)
+        location = _apart_from(wanted, {row[0] for row in taken})
+    (storage,) = stored_as or together(connection, storing)[0]
     values = table_to_values(table) | {"name": name, "location": location}
     created_ms = now_ms if table.created_at is None else stored_time(table.full_name, table.created_at)
     row = {"database_id": database.id, "storage_descriptor_id": storage.id, "created_ms": created_ms, **values}
@@ -282,10 +321,11 @@ def insert_table(
     began = table_names.beginning_after((database.name, name), table_id, first_write_id)
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
-    if table.is_view:
-        ((of_table,),) = together(connection, began)
-    else:
-        (of_table,), *found = together(connection, began, *_queries_apart(stored))
+    queries = [] if table.is_view else _queries_apart(stored)
+    (of_table,), *found, rows, secondaries = together(
+        connection, began, *queries, *queries_where(tables.c.id == table_id)
+    )
+    if found:
         _check_apart(stored, *found)
     first = int(of_table.next)
     if table.is_transactional:
@@ -295,42 +335,51 @@ def insert_table(
     check_parents(connection, database.name, stored)
     if not table.is_view and primary.location:
         check_folder(connection, stored.namespace, primary.cluster, location, "table", stored.full_name, table_id)
-    return stored
+    return stored if hidden else tables_from_rows(rows, secondaries)[0]
 
 
 def reveal(connection: Connection, table: StoredTable) -> None:
     """Make a hidden table visible.
 
-    Raises:
+    Raises, perhaps with the next statement:
         AlreadyExistsError: another table has taken the name meanwhile.
     """
-    try:
-        with connection.begin_nested():
-            connection.execute(update(tables).where(tables.c.id == table.id).values(dropped=False))
-    except IntegrityError as error:
-        raise AlreadyExistsError("table", table.full_name) from error
+    others = tables.alias("others")
+    is_taken = select(others.c.id).where(
+        others.c.database_id == tables.c.database_id, others.c.name == tables.c.name, ~others.c.dropped
+    )
+    revealed = update(tables).where(tables.c.id == table.id, ~is_taken.exists()).values(dropped=False)
+
+    def check(rows: Rows) -> None:
+        if not rows:
+            raise AlreadyExistsError("table", table.full_name)
+
+    later(connection, revealed.returning(tables.c.id), check=check)
 
 
-def check_writable(connection: Connection, *written: tuple[StoredTable, str]) -> list[bool]:
-    """Check that tables can be written on clusters. Return for each table whether its namespace has a quota there.
+def check_writable(
+    connection: Connection, written: Sequence[tuple[StoredTable, str]], also: Sequence[Select[Any]] = ()
+) -> tuple[list[bool], list[list[Any]]]:
+    """Check that tables can be written on clusters, and return whether each table's namespace has a quota there.
 
     A table can be written if it is not dropped, and if the cluster is its primary cluster. Both facts stay true until
-    the caller's database transaction ends. One round trip.
+    the caller's database transaction ends. The rows of the queries ``also`` are returned, too. One round trip.
 
     Raises:
         NoSuchTableError: the table was dropped.
         PrimaryChangedError: another cluster is the table's primary now.
     """
-    answers = joined(connection).send(*(_HOLD_WRITABLE(table_id=table.id, cluster=on) for table, on in written))
+    holding = [_HOLD_WRITABLE(table_id=table.id, cluster=on) for table, on in written]
+    answers = together(connection, *holding, *also)
     have_quotas = []
-    for (table, cluster), found in zip(written, answers, strict=True):
-        row = next(iter(_HOLD_WRITABLE.named(found)), None)
+    for (table, cluster), found in zip(written, answers[: len(written)], strict=True):
+        row = next(iter(found), None)
         if row is None or row.dropped:
             raise NoSuchTableError(table.database, table.name)
         if row.primary_cluster != cluster:
             raise PrimaryChangedError(table.full_name, cluster, row.primary_cluster)
         have_quotas.append(bool(row.has_quota))
-    return have_quotas
+    return have_quotas, answers[len(written) :]
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
@@ -462,12 +511,15 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
         database = row.name
         _check_database(database, table)
         values["database_id"] = row.id
-    try:
-        with connection.begin_nested():
-            changed = update(tables).where(tables.c.id == stored.id)
-            connection.execute(changed.values(**values, version=tables.c.version + 1))
-    except IntegrityError as error:
-        raise AlreadyExistsError("table", f"{database}.{table.name}", "choose another name") from error
+    changed = update(tables).where(tables.c.id == stored.id).values(**values, version=tables.c.version + 1)
+    if (database, values["name"]) == (stored.database, stored.name):
+        later(connection, changed)
+    else:
+        try:
+            with connection.begin_nested():
+                connection.execute(changed)
+        except IntegrityError as error:
+            raise AlreadyExistsError("table", f"{database}.{table.name}", "choose another name") from error
     check_parents(connection, database, table)
     if database != stored.database:
         _check_folders(connection, replace(stored, database=database, name=values["name"]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -37,8 +38,12 @@ class TableMethods(StorePart):
         table: Table,
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
+        *,
+        database: Any = None,
     ) -> StoredTable:
         """Add a table and return it as stored.
+
+        ``database`` is the row of its database, if the caller has read it under the lock of the statement.
 
         Raises:
             AlreadyExistsError: a table of that name exists.
@@ -55,9 +60,7 @@ class TableMethods(StorePart):
         )
 
         def work(connection: Connection) -> StoredTable:
-            inserted = table_rows.insert_table(connection, placed, self._clock())
-            calls = table_calls([(inserted.database, inserted.name)])
-            (stored,) = table_rows.tables_from_rows(*self._store.ask(*calls, connection=connection))
+            stored = table_rows.insert_table(connection, placed, self._clock(), database=database)
             self._record_change(connection, EventType.CREATE_TABLE, stored, write_ids, txn_id, of_table(stored))
             return self._seen_from(stored, None)
 
@@ -117,13 +120,14 @@ class TableMethods(StorePart):
         self,
         database: str,
         name: str,
-        table: Table,
+        table: Table | Callable[[StoredTable], Table],
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
         """Store a changed table, and return it. Its location stays.
 
-        The database, name, owner, comment, columns and parameters can change.
+        ``table`` may be a function that gets the current table, and returns the changed one. The database, name, owner,
+        comment, columns and parameters can change.
 
         Raises:
             NoSuchTableError, NoSuchDatabaseError: the table, or its new database, does not exist.
@@ -138,19 +142,20 @@ class TableMethods(StorePart):
         def work(connection: Connection) -> StoredTable:
             stored = table_rows.select_table_for_change(connection, database, name)
             check_writer(connection, stored, write_ids)
-            if table.storage.primary.cluster != stored.storage.primary.cluster:
+            wanted = table(self._seen_from(stored, None)) if callable(table) else table
+            if wanted.storage.primary.cluster != stored.storage.primary.cluster:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "this does not change the primary cluster")
             placed = replace(
-                table,
-                storage=replace(table.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
+                wanted,
+                storage=replace(wanted.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
             )
-            if normalise(table.database) == stored.database:
+            if normalise(wanted.database) == stored.database:
                 table_rows.update_table(connection, stored, placed)
             else:
                 self._move_to_database(connection, stored, placed)
             if placed.columns != stored.columns:
                 commit_record.note_columns(connection, stored.id, stored.columns)
-            changed = table_rows.select_table(connection, table.database, table.name)
+            changed = table_rows.select_table(connection, wanted.database, wanted.name)
             others = {} if changed.database == stored.database else {"was_database": stored.database}
             message = of_table(changed, was=stored.name, **others)
             self._record_change(connection, EventType.ALTER_TABLE, changed, write_ids, txn_id, message, was=stored)

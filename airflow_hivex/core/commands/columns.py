@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.commands.constraints import (
     with_added_constraints,
     with_renamed_column,
@@ -28,8 +29,7 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata
 from airflow_hivex.core.model.column_types import is_widening, parse_type, with_fields
 from airflow_hivex.core.model.constraints import Constraints
-from airflow_hivex.core.model.objects import DROPPED_COLUMNS, Column, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.objects import DROPPED_COLUMNS, Column, StoredTable, Table
 from airflow_hivex.core.parser.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 
 _BY_NAME = ("orc", "parquet")
@@ -168,13 +168,15 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
         reason = f"files of format {table.storage.format} do not name their columns; use CREATE TABLE AS"
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.joining(connection).get_table(database, name)
+    def checked(current: StoredTable) -> Table:
         changed = edit(current)
         if changed.is_external:
             check_external_format(changed)
             check_text(changed)
-        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+        return changed
+
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(database, name, checked, write_ids, txn_id)
 
     locks = context.services.statement_locks
     # A statement that writes an external table relies on its columns.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.errors import (
     ConstraintViolationError,
     InvalidObjectError,
@@ -22,7 +23,6 @@ from airflow_hivex.core.job.conversions import stored_column
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, with_constraints
 from airflow_hivex.core.model.objects import Column, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.grammar.constraints import constant_of, expression_columns
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import ChangeConstraints, Select
@@ -142,9 +142,10 @@ def change_constraints(context: StatementContext, statement: ChangeConstraints) 
     def before(running: Running) -> None:
         _check_rows(context, running, table, statement)
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.joining(connection).get_table(database, name)
-        catalog.joining(connection).alter_table(database, name, _changed(current, statement), write_ids, txn_id)
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(
+            database, name, lambda current: _changed(current, statement), write_ids, txn_id
+        )
 
     return change_metadata(context, table, context.services.statement_locks.alter_table(table), change, before)
 

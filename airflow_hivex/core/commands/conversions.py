@@ -17,7 +17,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pruning import FoundPartition
 from airflow_hivex.core.catalog.registration import OriginalFile, Registration
 from airflow_hivex.core.catalog.snapshot_rows import read_lists
-from airflow_hivex.core.catalog.table_rows import check_apart, has_secondaries, lock_for_change
+from airflow_hivex.core.catalog.table_rows import check_apart, has_secondaries, hold_for_change
 from airflow_hivex.core.commands.table_definitions import check_columns, check_text, managed_properties
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import Result, StatementContext
@@ -139,7 +139,7 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
         originals = _originals(context, converted, cluster, partitions)
 
         def changes(connection: Connection) -> None:
-            lock_for_change(connection, [table.id])
+            hold_for_change(connection, [table.id])
             catalog = services.catalog.joining(connection)
             if _check_stored(catalog, connection, table) != partitions:
                 raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")

@@ -8,6 +8,8 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import table_rows
+from airflow_hivex.core.catalog.given_lists import GivenList
+from airflow_hivex.core.catalog.snapshot_rows import table_calls
 from airflow_hivex.core.commands.table_definitions import check_columns, describe_table
 from airflow_hivex.core.commands.tables import delete_tables, store_table
 from airflow_hivex.core.errors import (
@@ -31,7 +33,6 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.transactions import Operation
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.parser.statements import CreateTable
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
@@ -60,7 +61,7 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
         return None
     if table.is_view:
         raise InvalidOperationError(statement.kind, table.full_name, "it is a view; CREATE OR REPLACE VIEW replaces it")
-    links = context.services.links.of_table(database, name)
+    links = context.services.links.of_table(table)
     if links:
         reason = f"links show it, such as {links[0].name}; drop them first"
         raise InvalidOperationError(statement.kind, table.full_name, reason)
@@ -93,7 +94,7 @@ def _replace(context: StatementContext, statement: CreateTable, earlier: StoredT
     table = describe_table(context, statement, earlier.storage.primary.cluster)
     dropped: list[StoredTable] = []
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         catalog = context.services.catalog.joining(connection)
         dropped.append(catalog.drop_table(earlier.database, earlier.name, write_ids, txn_id))
         catalog.create_table(table, txn_id=txn_id if table.is_transactional else None)
@@ -112,13 +113,12 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
     If the new table replaces an earlier table, the query may read the earlier table. Another statement may be creating
     a table of the same name. With ``waits`` this statement waits for it, even if ``hive.txn.xlock.ctas`` forbids it.
     """
-    if not statement.or_replace and _existing(context, statement) is not None:
-        return _exists(context, statement)
     with own_transaction(context) as running:
         earlier = _claim_name(context, running, statement, waits=waits)
         if earlier is not None and not statement.or_replace:
             result = _exists(context, statement)
-            context.services.transactions.abort(running.txn_id, "the table exists already")
+            if running.opened_id is not None:
+                context.services.transactions.abort(running.opened_id, "the table exists already")
             return result
         replacing = () if earlier is None else context.services.statement_locks.replace_table(earlier)
         routed = route(context, statement, running, locks=replacing)
@@ -257,10 +257,13 @@ def _claim_name(
     find = replaced_table if statement.or_replace else _existing
     earlier = find(context, statement)
     if earlier is None:
-        new_table = locks.create_table_as_select(*context.session.qualify(statement.table))
-        acquire(context, running, new_table, new_table=not waits)
-        # The earlier owner of the lock may have created the table.
-        earlier = find(context, statement)
+        database, name = context.session.qualify(statement.table)
+        new_table = locks.create_table_as_select(database, name)
+        also = table_calls([(database, name)])
+        answers = acquire(context, running, new_table, new_table=not waits, also=also)
+        if answers is None or answers[0]:
+            # The earlier owner of the lock may have created the table.
+            earlier = find(context, statement)
     return earlier
 
 

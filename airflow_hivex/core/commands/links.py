@@ -151,7 +151,7 @@ def show_links(context: StatementContext, statement: ShowLinks) -> Result:
         found = services.links.show(statement.database or context.session.database, statement.pattern)
         return Result(list(SHOW_LINKS_COLUMNS), [_described(link) for link in found])
     table = services.catalog.get_table(*context.session.qualify(statement.table))
-    found = services.links.of_table(table.database, table.name)
+    found = services.links.of_table(table)
     return Result(["namespace", *SHOW_LINKS_COLUMNS], [(link.name.database, *_described(link)) for link in found])
 
 

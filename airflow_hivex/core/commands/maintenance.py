@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.partition_rows import name_of, two_folders
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.commands.links import linked
@@ -18,7 +19,6 @@ from airflow_hivex.core.execution.routing import writing_cluster
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import RefreshTable, RepairPartitions, TouchTable
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
     for each in added:
         check_links(context, "partition", f"{table.full_name} {each}", f"{root}/{found[each][0]}", database, cluster)
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         joined = catalog.joining(connection)
         if new:
             joined.add_partitions(database, name, new, write_ids, if_not_exists=True, txn_id=txn_id)
@@ -144,8 +144,7 @@ def touch_table(context: StatementContext, statement: TouchTable) -> Result:
         if not catalog.get_partitions_by_names(database, name, [partition]):
             raise NoSuchPartitionError(database, name, partition)
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        joined = catalog.joining(connection)
-        joined.alter_table(database, name, joined.get_table(database, name), write_ids, txn_id)
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(database, name, lambda current: current, write_ids, txn_id)
 
     return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)

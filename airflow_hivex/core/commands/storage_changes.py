@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.commands.table_definitions import check_external_format, check_text, spark_format
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
@@ -17,7 +18,6 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.model.file_properties import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.objects import PATH_OPTIONS, SerDe, StorageDescriptor, StoredTable, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.grammar.serdes import serde_options
 from airflow_hivex.core.parser.statements import SetFormat, SetLocation, SetSerdeProperties, Statement, TableName
 
@@ -47,7 +47,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
     check_location(context, kind, full_name, statement.location, database, cluster, is_external=True)
     location = cluster.relative(statement.location)
 
-    def change(connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:
+    def change(connection: Connection, _write_ids: GivenList, _txn_id: int | None) -> None:
         catalog.joining(connection).set_location(database, name, location, partition)
 
     # A statement that writes the table holds a lock, and would register files in the old place.
@@ -111,10 +111,14 @@ def _change_storage(
     catalog = context.services.catalog
     _checked(replace(table, storage=changed(table.storage)))
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.joining(connection).get_table(table.database, table.name)
-        after = _checked(replace(current, storage=changed(current.storage)))
-        catalog.joining(connection).alter_table(table.database, table.name, after, write_ids, txn_id)
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(
+            table.database,
+            table.name,
+            lambda current: _checked(replace(current, storage=changed(current.storage))),
+            write_ids,
+            txn_id,
+        )
 
     return change_metadata(context, table, context.services.statement_locks.convert_table(table), change)
 

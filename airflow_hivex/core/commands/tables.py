@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.database_rows import finding
 from airflow_hivex.core.catalog.directories import forget_tables
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.table_rows import read_dropped
 from airflow_hivex.core.commands.conversions import convert_table, is_conversion, is_upgrade, upgrade_table
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
@@ -32,7 +35,6 @@ from airflow_hivex.core.model.compaction import check_spark_options
 from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.table_properties import check_spelling, normalised
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import (
     CommentOn,
     CreateTable,
@@ -85,8 +87,8 @@ def store_table(
     services = context.services
     locks = services.statement_locks.create_table(table.database)
 
-    def create(connection: Connection, txn_id: int | None = None) -> None:
-        created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
+    def create(connection: Connection, txn_id: int | None = None, database: Any = None) -> None:
+        created = services.catalog.joining(connection).create_table(table, txn_id=txn_id, database=database)
         if also is not None:
             also(connection, created)
 
@@ -95,9 +97,10 @@ def store_table(
         if txn_id is not None:
             return Result(txn_id=txn_id)
     with own_transaction(context) as running:
-        acquire(context, running, locks)
+        answers = acquire(context, running, locks, also=[finding(table.database)])
+        holder = next(iter(answers[0]), None) if answers else None
         writer = running.txn_id if table.is_transactional else None
-        services.transactions.commit(running.txn_id, lambda connection: create(connection, writer))
+        services.transactions.commit(running.txn_id, lambda connection: create(connection, writer, holder))
         return Result(txn_id=running.txn_id)
 
 
@@ -109,7 +112,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
     database, name = context.session.qualify(statement.table)
     dropped: list[StoredTable] = []
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
         catalog = context.services.catalog.joining(connection)
         dropped.append(catalog.drop_table(database, name, write_ids, txn_id, cascade=statement.cascade))
 
@@ -117,8 +120,8 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
         table = context.services.catalog.get_table(database, name)
         if table.is_view:
             raise InvalidOperationError("DROP TABLE", table.full_name, "it is a view; DROP VIEW drops it")
-        found = context.services.links.of_table(database, name)
-        if found and not statement.cascade:
+        found = () if statement.cascade else context.services.links.of_table(table)
+        if found:
             # An early check, before the statement waits for locks; the change itself decides.
             raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
         result = change_metadata(context, table, context.services.statement_locks.drop_table(table), change)
@@ -149,8 +152,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     if missing and not statement.if_exists:
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.joining(connection).get_table(database, name)
+    def changed_from(current: StoredTable) -> Table:
         kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
         after = {**kept, **given}
         check_properties(current.full_name, current.parameters, after)
@@ -164,7 +166,10 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_text(changed)
         if changed.is_transactional:
             check_file_options(changed.full_name, changed.storage.format, changed.file_options)
-        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+        return changed
+
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(database, name, changed_from, write_ids, txn_id)
 
     return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
 
@@ -197,10 +202,14 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
     if folder is not None and new_database == database:
         wanted = locks.convert_table(table)
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.joining(connection).get_table(database, name)
-        changed = without_note(replace(current, database=new_database, name=new_name))
-        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(
+            database,
+            name,
+            lambda current: without_note(replace(current, database=new_database, name=new_name)),
+            write_ids,
+            txn_id,
+        )
 
     return rename_with_folder(context, table, wanted, change, folder)
 
@@ -240,10 +249,14 @@ def comment_on(context: StatementContext, statement: CommentOn) -> Result:
     database, name = context.session.qualify(statement.table)
     table = catalog.get_table(database, name)
 
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.joining(connection).get_table(database, name)
-        changed = _commented(current.definition, statement.column, comment)
-        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+    def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(
+            database,
+            name,
+            lambda current: _commented(current.definition, statement.column, comment),
+            write_ids,
+            txn_id,
+        )
 
     return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.table_rows import lock_as_named
 from airflow_hivex.core.commands.links import refuse_link
 from airflow_hivex.core.errors import (
@@ -35,7 +36,6 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.namespaces.definitions import query_definition
 from airflow_hivex.core.parser.grammar.views import definition
 from airflow_hivex.core.parser.statements import CreateTemporaryView, CreateView, DropView, Select, TableName
@@ -93,15 +93,17 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         )
         catalog = context.services.catalog
 
+        def changed(current: StoredTable) -> Table:
+            after = replace(view, owner=current.owner)
+            if statement.must_exist:
+                after = replace(after, parameters=current.parameters, comment=current.comment)
+            return after
+
         def change(connection: Connection) -> None:
             if stored is None:
                 catalog.joining(connection).create_table(view)
                 return
             lock_as_named(connection, stored)
-            current = catalog.joining(connection).get_table(database, name)
-            changed = replace(view, owner=current.owner)
-            if statement.must_exist:
-                changed = replace(changed, parameters=current.parameters, comment=current.comment)
             catalog.joining(connection).alter_table(database, name, changed)
 
         context.services.transactions.commit(running.txn_id, change)
@@ -142,7 +144,7 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
     database, name = context.session.qualify(statement.view)
     catalog = context.services.catalog
 
-    def change(connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:
+    def change(connection: Connection, _write_ids: GivenList, _txn_id: int | None) -> None:
         catalog.joining(connection).drop_table(database, name)
 
     try:

@@ -21,7 +21,7 @@ from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.snapshot_rows import read_lists
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.catalog.table_events import record_statistics_event
-from airflow_hivex.core.catalog.table_rows import lock_for_change, select_tables_by_id
+from airflow_hivex.core.catalog.table_rows import hold_for_change, select_tables_by_id
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import check_written
 from airflow_hivex.core.compaction.history import CompactionHistory
@@ -241,7 +241,7 @@ class CompactionWorker:
             self._services.locks.acquire([place], txn_id, user=entry.run_as or "")
 
         def commit(connection: Connection) -> None:
-            lock_for_change(connection, [entry.table_id])
+            hold_for_change(connection, [entry.table_id])
             self._check_unchanged(connection, entry, target)
             self._services.catalog.joining(connection).register(
                 Registration.of_compaction(target.table, entry.partition, written, txn_id, target.cluster.name)

@@ -151,7 +151,7 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
     table = write.table
     if not table_rows.lock_for_change(connection, [table.id]):
         raise NoSuchTableError(table.database, table.name)
-    table_rows.check_writable(connection, (table, table.storage.primary.cluster))
+    table_rows.check_writable(connection, [(table, table.storage.primary.cluster)])
     catalog = services.catalog.joining(connection)
     database, name = table.database, table.name
     current = catalog.get_table(database, name)

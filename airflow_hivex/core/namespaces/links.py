@@ -106,15 +106,10 @@ class Links(JoinsTransactions):
                 each.source[1] for each in link_rows.describe_links(connection, link_rows.links_from(database))
             )
 
-    def of_table(self, database: str, table: str) -> list[Link]:
-        """Return the links of other namespaces that show a table, sorted by name, without their partitions.
-
-        Raises:
-            NoSuchDatabaseError, NoSuchTableError: the table does not exist.
-        """
+    def of_table(self, table: StoredTable) -> list[Link]:
+        """Return the links of other namespaces that show a table, sorted by name, without their partitions."""
         with self._read() as connection:
-            stored = table_rows.select_table(connection, database, table)
-            return link_rows.describe_links(connection, link_rows.links_to([stored.id]))
+            return link_rows.describe_links(connection, link_rows.links_to([table.id]))
 
     def source(self, link: Link) -> StoredTable:
         """Return the table that a link shows.
@@ -177,7 +172,7 @@ class Links(JoinsTransactions):
         def work(connection: Connection) -> Link:
             database_id = select_database(connection, name.database).id
             # Commits that add partitions lock this row, too: the link comes either before or after each such commit.
-            table_rows.lock_for_change(connection, [check_source(connection, name).id])
+            table_rows.hold_for_change(connection, [check_source(connection, name).id])
             source = check_source(connection, name)
             link_rows.insert_link(
                 connection,
@@ -343,7 +338,7 @@ class Links(JoinsTransactions):
         def whole(connection: Connection) -> T:
             source_id = _found(connection, name).source_id
             # The source is locked first: commits to it lock its row, and look at its links before.
-            table_rows.lock_for_change(connection, [source_id])
+            table_rows.hold_for_change(connection, [source_id])
             found = _described(connection, name)
             if not link_rows.lock_link(connection, found.id):
                 raise NoSuchLinkError(name.database, name.in_database)

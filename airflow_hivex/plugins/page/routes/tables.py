@@ -50,7 +50,7 @@ def list_tables(
 def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONResponse:
     """Return the columns, properties, copies and links of a table."""
     found = metastore.catalog.get_table(database, table)
-    links = [] if found.is_view else metastore.links.of_table(found.database, found.name)
+    links = [] if found.is_view else metastore.links.of_table(found)
     links_out = metastore.links.show(found.database)
     shown: dict[str, Any] = {
         "database": found.database,
