@@ -19,6 +19,15 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+# The steady clock that runs while the machine sleeps, if the machine has one.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def steady_us() -> int:
+    """Return the time of the machine's monotonic clock, which no user can set, in microseconds."""
+    return time.clock_gettime_ns(_STEADY) // 1000
+
+
 def to_datetime(milliseconds: int) -> pendulum.DateTime:
     """Return a time in milliseconds since the epoch as a time in UTC."""
     return pendulum.from_timestamp(milliseconds / 1000, tz="UTC")

@@ -61,7 +61,7 @@ from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.listed_transactions import TransactionListing
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
-from airflow_hivex.core.transactions.shared_settings import agree
+from airflow_hivex.core.transactions.shared_settings import SHARED, agree
 
 log = logging.getLogger(__name__)
 
@@ -171,8 +171,7 @@ class Metastore:
         clock = clock or DatabaseClock(store)
         try:
             configured = open_clusters(store, checked, clusters, default_cluster)
-            migrating.prepare(store)
-            checked = agree(store, checked)
+            checked = agree(store, checked, migrating.prepare(store, *SHARED))
             catalog = open_catalog(store, checked, configured, clock)
         except BaseException:
             store.close()

@@ -26,7 +26,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
-from airflow_hivex.core.clock import system_clock
+from airflow_hivex.core.clock import steady_us, system_clock
 from airflow_hivex.core.errors import HivexError, Outcome, StoreLockedError, StoreRefusedError, StoreUnavailableError
 from airflow_hivex.core.errors.secrets import hide_in_database_url, remember, secrets_of_uri
 from airflow_hivex.core.settings import Settings
@@ -505,8 +505,6 @@ class JoinsTransactions:
 
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LONGEST_S = 600
-# The steady clock that runs while the machine sleeps, if the machine has one.
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class DatabaseClock:
@@ -523,7 +521,7 @@ class DatabaseClock:
         self._reading: tuple[int, int] | None = None
         """The last reading: the monotonic clock and the server time at the same moment, in microseconds."""
         if store.is_postgresql:
-            event.listen(store.engine, "connect", self._read)
+            event.listen(store.engine, "connect", self._note)
             event.listen(store.engine, "checkout", self._read_again)
 
     def __call__(self) -> int:
@@ -539,23 +537,23 @@ class DatabaseClock:
                 pass
         assert self._reading is not None
         moment, server_time = self._reading
-        return (server_time + _steady_us() - moment) // 1000
+        return (server_time + steady_us() - moment) // 1000
 
-    def _read(self, connection: Any, _record: object) -> None:
-        before = _steady_us()
+    def _note(self, connection: Any, _record: object) -> None:
+        # A new connection has read the clock together with its time limits.
+        self._reading = connection.read_clock
+
+    def _read(self, connection: Any) -> None:
+        before = steady_us()
         # A connection in the pool must not be within a transaction.
         (server_time,) = connection.fetch_alone(_SERVER_TIME)
-        after = _steady_us()
+        after = steady_us()
         self._reading = ((before + after) // 2, int(server_time))
 
-    def _read_again(self, connection: Any, record: object, _proxy: object) -> None:
-        if self._reading is None or _steady_us() - self._reading[0] > _LONGEST_S * 1_000_000:
+    def _read_again(self, connection: Any, _record: object, _proxy: object) -> None:
+        if self._reading is None or steady_us() - self._reading[0] > _LONGEST_S * 1_000_000:
             try:
-                self._read(connection, record)
+                self._read(connection)
             except self._store.engine.dialect.loaded_dbapi.OperationalError as error:
                 # The pool makes another connection.
                 raise DisconnectionError from error
-
-
-def _steady_us() -> int:
-    return time.clock_gettime_ns(_STEADY) // 1000

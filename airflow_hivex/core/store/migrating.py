@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, String, column, inspect, select, table, text
+from sqlalchemy import Connection, Select, String, column, inspect, select, table, text
 from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
 from airflow_hivex.core.errors import (
     NotAMetastoreError,
     StorePermissionError,
+    StoreRefusedError,
     StoreTooNewError,
     StoreTooOldError,
 )
 from airflow_hivex.core.store.connecting import WRITING
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import together
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 VERSION_TABLE = "hivex_alembic_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
 """The folder of the migrations. The first one makes the schema of the first release."""
+_REVISION = select(column("version_num", String)).select_from(table(VERSION_TABLE))
 # Any constant that all clients share.
 _ADVISORY_LOCK = 0x68697665_78
 _MOST_NAMED = 5
@@ -68,9 +71,10 @@ def status(store: Store) -> SchemaStatus:
         return _status(store, connection)
 
 
-def prepare(store: Store) -> None:
+def prepare(store: Store, *asked: Select[Any]) -> list[list[Any]]:
     """Create the schema in an empty database, or check the revision of an existing one.
 
+    Return the rows of queries of this release's schema. One round trip in PostgreSQL, if the revision is current.
     Several processes may call this at the same time.
 
     Raises:
@@ -78,6 +82,9 @@ def prepare(store: Store) -> None:
         StoreTooNewError: a newer release has upgraded it.
         NotAMetastoreError: it has tables of another program, or is not a database.
     """
+    answers = _of_current(store, asked) if store.is_postgresql else None
+    if answers is not None:
+        return answers
     found = status(store)
     if found.state == "new":
         upgrade(store)
@@ -86,6 +93,19 @@ def prepare(store: Store) -> None:
     if found.state == "newer":
         raise StoreTooNewError(store.name, str(found.found), found.head)
     store.enable_write_ahead_log()
+    with store.read() as connection:
+        return together(connection, *asked)
+
+
+def _of_current(store: Store, asked: Sequence[Select[Any]]) -> list[list[Any]] | None:
+    """Return the rows of queries, or None if the revision of the database is not that of this release."""
+    try:
+        with store.read() as connection:
+            revisions, *answers = together(connection, _REVISION, *asked)
+    except StoreRefusedError:
+        # A table is missing, or may not be read: the next query has the reason.
+        return None
+    return answers if [row.version_num for row in revisions] == [_head(MIGRATIONS)] else None
 
 
 def upgrade(store: Store) -> SchemaStatus:
@@ -177,12 +197,11 @@ def _check_empty(store: Store, connection: Connection) -> None:
 
 def _stored_revision(connection: Connection) -> str | None:
     """Return the revision of a database, or None if it has no revision or several."""
-    query = select(column("version_num", String)).select_from(table(VERSION_TABLE))
     is_alone = not connection.in_transaction() and connection.dialect.name == "postgresql"
     if not is_alone and not inspect(connection).has_table(VERSION_TABLE):
         return None
     try:
-        found = connection.execute(query).scalars().all()
+        found = connection.execute(_REVISION).scalars().all()
     except ProgrammingError as error:
         # Outside of a transaction an error costs less than a question before.
         if is_alone and getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE:

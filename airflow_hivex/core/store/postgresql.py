@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Executable
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+from airflow_hivex.core.clock import steady_us
 from airflow_hivex.core.store.exchange import Call, ExchangeError, Postponed
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         """The isolation level of database transactions, or None if each statement is a transaction of its own."""
         self.is_pooled = False
         """The flag that a pooler such as pgbouncer is between this connection and the server."""
+        self.read_clock: tuple[int, int] | None = None
+        """The monotonic clock and the server's time at the same moment, in microseconds, when the limits were set."""
         self._limits: tuple[tuple[str, str], ...] = ()
         self.postponed: list[Postponed] = []
         """Statements that run before the next statement, in this order."""
@@ -60,10 +63,12 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         self.encoding: str = self.info.encoding
 
     def limit(self, limits: TimeLimits) -> None:
-        """Set the time limits of this connection and of its transactions. One round trip."""
+        """Set the time limits of this connection and of its transactions, and read the clock. One round trip."""
         level, self.level = self.level, None
+        before = steady_us()
         try:
-            self._limits, self.is_pooled = limits.set_on(self)
+            self._limits, self.is_pooled, server_time_us = limits.set_on(self)
+            self.read_clock = ((before + steady_us()) // 2, server_time_us)
         finally:
             self.level = level
 

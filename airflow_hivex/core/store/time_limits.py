@@ -27,7 +27,7 @@ SELECT name, setting, CASE
     WHEN source IN ('client', 'user', 'database', 'database user') THEN true
     WHEN is_of_session AND (name <> 'client_connection_check_interval' OR version() LIKE '%%linux%%')
         THEN set_config(name, value, false) IS NULL
-    ELSE false END, pg_backend_pid()
+    ELSE false END, pg_backend_pid(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM pg_settings JOIN unnest(%s::text[], %s::text[], %s::boolean[]) AS own (name, value, is_of_session) USING (name)
 """
 
@@ -69,12 +69,12 @@ class TimeLimits:
             "tcp_user_timeout": timeout,
         }
 
-    def set_on(self, connection: psycopg.Connection[Any]) -> tuple[tuple[tuple[str, str], ...], bool]:
+    def set_on(self, connection: psycopg.Connection[Any]) -> tuple[tuple[tuple[str, str], ...], bool, int]:
         """Set the limits of a new connection, outside of a database transaction. One round trip.
 
-        Return the limits for its transactions as (name, milliseconds), and whether it goes through a pooler such as
-        pgbouncer. A pooler may give each transaction another connection to the server. So a connection through a pooler
-        has no prepared statements and no announcements.
+        Return the limits for its transactions as (name, milliseconds), whether it goes through a pooler such as
+        pgbouncer, and the server's time in microseconds. A pooler may give each transaction another connection to the
+        server. So a connection through a pooler has no prepared statements and no announcements.
         """
         idle, interval, count, timeout = self._keepalives()
         of_session = {
@@ -92,9 +92,10 @@ class TimeLimits:
         own = {**of_session, **of_transaction}
         arguments = list(own), list(own.values()), [name in of_session for name in own]
         found = connection.execute(_SET, arguments).fetchall()
-        of_user = {name: setting for name, setting, is_of_user, _ in found if is_of_user}
+        of_user = {name: setting for name, setting, is_of_user, *_ in found if is_of_user}
+        process, server_time_us = found[0][3:]
         limits = tuple((name, of_user.get(name, value)) for name, value in of_transaction.items())
-        return limits, _is_other(connection, found[0][-1])
+        return limits, _is_other(connection, process), int(server_time_us)
 
     def _keepalives(self) -> tuple[str, str, str, str]:
         """Return the settings of TCP keepalive: idle time and interval in seconds, number of probes, time-out in ms."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from sqlalchemy import Connection, insert, select, update
 
 from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.settings import NAMESPACE_MODE, Settings
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import together
 from airflow_hivex.core.store.schema import counters, locks, txns
 
 _TIMEOUT = "hive.txn.timeout"
 _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
 _STORED_MODE = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
+SHARED = (_STORED, _STORED_MODE)
+"""The queries whose rows :func:`agree` needs."""
 
 
-def agree(store: Store, settings: Settings) -> Settings:
-    """Return the settings with the values that all clients of the metastore share.
+def agree(store: Store, settings: Settings, shared: Sequence[Sequence[Any]]) -> Settings:
+    """Return the settings with the values that all clients of the metastore share. ``shared`` are the stored ones.
 
     The shared settings are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The metastore stores both. A client
     without one of the settings uses the stored value. A client with ``hivex.namespace.mode`` changes the stored value.
@@ -27,8 +31,7 @@ def agree(store: Store, settings: Settings) -> Settings:
     Raises:
         InvalidSettingError: the time-out differs from the stored one, and transactions or locks are open.
     """
-    with store.read() as connection:
-        rows, modes = together(connection, _STORED, _STORED_MODE)
+    rows, modes = shared
     stored = next((row.value for row in rows), None)
     wanted = int(settings[_TIMEOUT]) if stored is None or settings.is_given(_TIMEOUT) else int(stored)
     if stored != wanted:
