@@ -9,10 +9,22 @@ must be free: a replication neither overwrites nor deletes files that it finds i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -24,7 +36,7 @@ from airflow_hivex.core.replication.copying import There
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
 from airflow_hivex.core.replication.running import this_process
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import later
+from airflow_hivex.core.store.exchange import later, together
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copy_places,
@@ -85,10 +97,12 @@ class CopyPlaces:
     def _take(self, txn_id: int, planned: PlannedTable, files_of: Callable[[str], ClusterFiles]) -> PlannedTable:
         table, cluster = planned.table, planned.cluster
         files = files_of(cluster)
-        with self._store.read_together() as connection:
-            noted = _noted(connection, table, cluster)
-            others = _places_of_others(connection, table, cluster)
-        others.check(planned)
+        of_table = select(_PLACE.id, _PLACE.location, _PLACE.files)
+        of_table = of_table.where(_PLACE.table_id == table.id, _PLACE.cluster == cluster)
+        with self._store.read() as connection:
+            rows, places = together(connection, of_table, _placing(cluster))
+        noted = {row.location: _Noted(row.id, frozenset(row.files)) for row in rows}
+        _places_of_others(places, table).check(planned)
         taken: list[PlannedDirectory] = []
         needless: list[list[str]] = []
         for directory in planned.lacking:
@@ -97,7 +111,7 @@ class CopyPlaces:
             there, superfluous = _look(planned, directory, own, files, files_of(directory.source))
             taken.append(replace(directory, there=there))
             needless.append(superfluous)
-        rows = [
+        new_rows = [
             {
                 "table_id": table.id,
                 "cluster": cluster,
@@ -118,7 +132,7 @@ class CopyPlaces:
         def note(connection: Connection) -> None:
             for batch in batches(before):
                 later(connection, delete(copy_places).where(_PLACE.id.in_(batch)))
-            for new in batches(rows, 1000):
+            for new in batches(new_rows, 1000):
                 later(connection, insert(copy_places), new)
 
         self._store.write(note, name="note places")
@@ -189,12 +203,6 @@ def belongs_to(name: str, files: Collection[str]) -> bool:
     return last.endswith(UNFINISHED) and f"{prefix}{last[1:].removesuffix(UNFINISHED).rpartition('.')[0]}" in files
 
 
-def _noted(connection: Connection, table: StoredTable, cluster: str) -> dict[str, _Noted]:
-    query = select(_PLACE.id, _PLACE.location, _PLACE.files)
-    rows = connection.execute(query.where(_PLACE.table_id == table.id, _PLACE.cluster == cluster))
-    return {row.location: _Noted(row.id, frozenset(row.files)) for row in rows}
-
-
 @dataclass(frozen=True, slots=True)
 class _Places:
     """The locations on a cluster that belong to tables other than the replicated table."""
@@ -228,19 +236,23 @@ class _Places:
             yield self.in_order[at]
 
 
-def _places_of_others(connection: Connection, table: StoredTable, cluster: str) -> _Places:
-    """Return the locations of all other tables on a cluster. Three queries."""
-    found = {
-        location: name for table_id, name, location in registered_places(connection, cluster) if table_id != table.id
-    }
+def _places_of_others(rows: Iterable[Any], table: StoredTable) -> _Places:
+    """Return the locations of all other tables, from the rows of :func:`_placing`."""
+    found = {row.location: row.name for row in rows if row.id != table.id}
     return _Places(found, sorted(found))
 
 
 def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[int, str, str]]:
     """Yield (table id, table name, location) for each table on a cluster.
 
-    Partitions outside of the folder of their table are yielded, too. Three queries.
+    Partitions outside of the folder of their table are yielded, too. One query.
     """
+    for row in connection.execute(_placing(cluster)):
+        yield row.id, row.name, row.location
+
+
+def _placing(cluster: str) -> CompoundSelect[Any]:
+    """Return the query for the rows of :func:`registered_places`."""
     t, p, d, c = tables.c, partitions.c, databases.c, cluster_storage_descriptors.c
     name = (d.name + "." + t.name).label("name")
     is_there = (~t.dropped, t.location != "")
@@ -260,6 +272,4 @@ def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[in
         c.cluster == cluster,
         or_(c.partition_id.is_(None), (~p.dropped) & is_apart(c.location)),
     )
-    for query in (of_tables, of_partitions, of_copies):
-        for row in connection.execute(query):
-            yield row.id, row.name, row[2]
+    return union_all(of_tables, of_partitions, of_copies)

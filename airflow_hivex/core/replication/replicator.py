@@ -19,8 +19,10 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.metadata_reader import later_snapshot
+from airflow_hivex.core.catalog.snapshot_rows import snapshot_call
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
-from airflow_hivex.core.catalog.table_rows import lock_for_change
+from airflow_hivex.core.catalog.table_rows import hold_for_change
 from airflow_hivex.core.errors import (
     CopyAlteredError,
     CopyOutdatedError,
@@ -325,15 +327,21 @@ class Replicator:
         for each in before.tables.values():
             check_target(each, target)
         tables = before.tables.values()
-        self._running.abort_dead(self._places.owners([each.id for each in tables], target))
-        if alone is None:
-            self._running.lock(running, tables, target)
-        else:
-            self._running.lock_alone(running, tables, target, alone.database, alone.lock_timeout_s)
         taken_ms = self._services.clock()
-        # No writer is running: a snapshot of the transaction would miss writers that began after it, and committed
-        # before it got its locks.
-        snapshot = self._catalog.snapshot(names, running.txn_id if alone is None else None, known=tables)
+        answers = None if alone else self._running.begin(running, tables, target, [snapshot_call(names, None)])
+        if answers is None:
+            # The owner of a lock may be a process that has died.
+            self._running.abort_dead(self._places.owners([each.id for each in tables], target))
+            if alone is None:
+                self._running.lock(running, tables, target)
+            else:
+                self._running.lock_alone(running, tables, target, alone.database, alone.lock_timeout_s)
+            taken_ms = self._services.clock()
+        snapshot = None if answers is None else later_snapshot(before, answers[0], running.txn_id)
+        if snapshot is None:
+            # No writer is running under exclusive locks: a snapshot of the transaction would miss writers that began
+            # after it, and committed before it got its locks.
+            snapshot = self._catalog.snapshot(names, running.txn_id if alone is None else None, known=tables)
         planned = self._planner.plan(
             snapshot, target, partitions, with_present=options.verify, everything=alone is not None
         )
@@ -363,7 +371,7 @@ class Replicator:
         def changes(connection: Connection) -> None:
             catalog = self._catalog.joining(connection)
             # Tables are always locked in the order of ids.
-            lock_for_change(connection, [each.table.id for each in planned])
+            hold_for_change(connection, [each.table.id for each in planned])
             for each in planned:
                 if each.is_complete or each.table.is_view:
                     continue

@@ -8,10 +8,11 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -26,6 +27,8 @@ from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.replication.copying import StoppedError
+from airflow_hivex.core.store.exchange import Call
+from airflow_hivex.core.transactions.beginning import Begun
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 
 log = logging.getLogger(__name__)
@@ -36,11 +39,20 @@ _NOT_IN_NAMES = re.compile(r"\W")
 
 @dataclass(slots=True)
 class RunningReplication:
-    """The transaction of a replication. ``stop`` is set when the transaction ends for any reason."""
+    """The transaction of a replication, which is opened with its locks, or by the first use of its id.
 
-    txn_id: int
+    ``stop`` is set when the transaction ends for any reason.
+    """
+
+    opener: Callable[[Sequence[LockComponent], Sequence[Call]], Begun]
+    opened_id: int | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     ended: TransactionAbortedError | None = None
+
+    @property
+    def txn_id(self) -> int:
+        """Return the id of the transaction, which is opened if it is not open yet."""
+        return self.opener((), ()).txn_id if self.opened_id is None else self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
         """Stop the copying after the transaction has ended. The thread of the heartbeats calls this method."""
@@ -61,16 +73,28 @@ class ReplicationTransactions:
         """Yield a transaction with heartbeats. The block must commit it; an error in the block aborts it."""
         # Other transactions wait for its locks, so a dead process must be found earlier than for a query.
         timeout_s = min(int(self._settings[_TIMEOUT]), int(self._settings["hive.txn.timeout"]))
-        user = user or getpass.getuser()
-        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout_s)
-        running = RunningReplication(txn_id)
+        facts: Any = {"user": user or getpass.getuser(), "agent_info": agent_info, "timeout": timeout_s}
+        alive = ExitStack()
+
+        def note(begun: Begun) -> None:
+            running.opened_id = begun.txn_id
+            alive.enter_context(heartbeats(self._transactions, begun.txn_id, timeout_s, running.end))
+
+        def begin(components: Sequence[LockComponent], also: Sequence[Call]) -> Begun:
+            if components:
+                return self._locks.begin(components, note, also=also, **facts)
+            begun = Begun(self._transactions.open(**facts)[0])
+            note(begun)
+            return begun
+
+        running = RunningReplication(begin)
         try:
-            with heartbeats(self._transactions, txn_id, timeout_s, running.end):
+            with alive:
                 yield running
         except BaseException as error:
             running.stop.set()
-            if not isinstance(error, CommitOutcomeUnknownError):
-                self._abort(txn_id, error)
+            if running.opened_id is not None and not isinstance(error, CommitOutcomeUnknownError):
+                self._abort(running.opened_id, error)
             if isinstance(error, StoppedError) and running.ended is not None:
                 raise running.ended from error
             raise
@@ -113,13 +137,24 @@ class ReplicationTransactions:
         """Abort the transaction."""
         self._transactions.abort(running.txn_id, reason)
 
+    def begin(
+        self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str, also: Sequence[Call]
+    ) -> Sequence[Sequence[Any]] | None:
+        """Open the transaction, if possible with the locks of :meth:`lock`.
+
+        If it has the locks, return the answers to the queries ``also``, which run after the locks are granted.
+        Otherwise return None. One round trip.
+        """
+        begun = running.opener(_of_readers(tables, cluster), also)
+        return None if begun.lock is None else begun.answers
+
     def lock(self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str) -> None:
         """Lock tables for reading, and against other replications to the cluster.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
         """
-        self._acquire(running, _components(tables, cluster, LockType.SHARED_READ, DataOperation.SELECT))
+        self._acquire(running, _of_readers(tables, cluster))
 
     def lock_alone(
         self,
@@ -149,6 +184,10 @@ class ReplicationTransactions:
         response = self._locks.acquire(components, running.txn_id, timeout=timeout_s)
         if not response.is_acquired:
             raise LockNotAcquiredError(response.message or "The locks are held by another transaction.")
+
+
+def _of_readers(tables: Iterable[StoredTable], cluster: str) -> list[LockComponent]:
+    return _components(tables, cluster, LockType.SHARED_READ, DataOperation.SELECT)
 
 
 def _components(
