@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.database_rows import matching
+from airflow_hivex.core.catalog import link_rows
+from airflow_hivex.core.catalog.database_rows import finding, matching
 from airflow_hivex.core.catalog.history import read_commits
 from airflow_hivex.core.catalog.listed_objects import transactions_by_cluster
+from airflow_hivex.core.catalog.table_rows import naming
 from airflow_hivex.core.commands.described_json import (
     column_rows,
     json_of_partition,
@@ -23,7 +25,13 @@ from airflow_hivex.core.commands.described_json import (
 from airflow_hivex.core.commands.links import as_link, linked, refuse_table
 from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.commands.temporary_tables import as_named, describe_temporary_view
-from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.errors import (
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchDatabaseError,
+    NoSuchPartitionError,
+    NoSuchTableError,
+)
 from airflow_hivex.core.errors.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.read_versions import check_has_versions
@@ -31,6 +39,7 @@ from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
 from airflow_hivex.core.model.file_properties import LAZY_SIMPLE_SERDE, TEXTFILE
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import (
@@ -65,6 +74,7 @@ from airflow_hivex.core.parser.statements import (
     TableName,
 )
 from airflow_hivex.core.runners.running_jobs import count_jobs
+from airflow_hivex.core.store.exchange import together
 
 _LINK_WORDS = ("link", "tablelink")
 _MOST_ASKED_AT_ONCE = 16
@@ -84,12 +94,14 @@ def show_current_namespace(context: StatementContext, statement: ShowCurrentName
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
     """SHOW TABLES and SHOW VIEWS: return one name per row, as in Hive. SHOW TABLES also lists views and links."""
     database = statement.database or context.session.database
-    names = context.services.catalog.list_tables(
-        database, statement.pattern, TableType.VIRTUAL_VIEW if statement.views else None
-    )
-    if not statement.views:
-        links = context.services.links.show(database, statement.pattern)
-        names = sorted([*names, *(link.name.in_database for link in links)])
+    of_links = link_rows.described(link_rows.links_in(normalise(database)))
+    of_tables = naming(database, TableType.VIRTUAL_VIEW if statement.views else None)
+    with context.services.store.read() as connection:
+        holders, tables, links = together(connection, finding(database), of_tables, of_links)
+    if not holders:
+        raise NoSuchDatabaseError(normalise(database))
+    shown = [] if statement.views else [link.name.in_database for link in link_rows.described_from(links)]
+    names = matching([*(row.name for row in tables), *shown], statement.pattern)
     # As in Spark, temporary views are listed with the views of any database.
     temporary = [*context.session.objects.views]
     if not statement.views:
