@@ -94,18 +94,18 @@ def before_locks(trips: RoundTrips) -> list[tuple[str, ...]]:
 
 
 MOST = {
-    "INSERT INTO t VALUES (3, 4)": 6,
-    "INSERT INTO p PARTITION (day) VALUES (1, 'x'), (2, 'y')": 7,
-    "CREATE TABLE n (a int)": 10,
-    "DROP TABLE n": 13,
-    "ALTER TABLE t SET TBLPROPERTIES ('x' = '1')": 10,
-    "ALTER TABLE p ADD PARTITION (day = 'z')": 10,
-    "ALTER TABLE p DROP PARTITION (day = 'z')": 19,
-    "SHOW TABLES": 2,
+    "INSERT INTO t VALUES (3, 4)": 5,
+    "INSERT INTO p PARTITION (day) VALUES (1, 'x'), (2, 'y')": 5,
+    "CREATE TABLE n (a int)": 7,
+    "DROP TABLE n": 10,
+    "ALTER TABLE t SET TBLPROPERTIES ('x' = '1')": 6,
+    "ALTER TABLE p ADD PARTITION (day = 'z')": 8,
+    "ALTER TABLE p DROP PARTITION (day = 'z')": 17,
+    "SHOW TABLES": 1,
     "ALTER TABLE t COMPACT 'minor'": 8,
-    "START TRANSACTION": 2,
-    "INSERT INTO t VALUES (5, 6)": 14,
-    "INSERT INTO t VALUES (7, 8)": 11,
+    "START TRANSACTION": 1,
+    "INSERT INTO t VALUES (5, 6)": 13,
+    "INSERT INTO t VALUES (7, 8)": 10,
     "COMMIT": 4,
 }
 """Statements, one after the other, and the most round trips to PostgreSQL that each may take; see the benchmark."""
@@ -116,13 +116,14 @@ MOST = {
 @pytest.mark.parametrize("metastore", ["ObjectStore"], indirect=True)
 def test_statements_take_few_round_trips_to_postgresql(clusters: dict[str, dict[str, str]], metastore_url: str) -> None:
     with CountingProxy(metastore_url) as proxy:
-        settings = {"metastore.rawstore.impl": "ObjectStore"}
+        # Open transactions are counted once, by the first statement.
+        settings = {"metastore.rawstore.impl": "ObjectStore", "metastore.count.open.txns.interval": 600}
         with (
             Metastore.open(proxy.url, clusters=clusters, default_cluster="c1", settings=settings) as distant,
             distant.session() as own,
         ):
             seen: dict[str, list[list[list[str]]]] = {text: [] for text in MOST}
-            # The first time, the server prepares statements, and transactions are counted.
+            # The first time, the server prepares statements.
             for _ in range(2):
                 for text, trips in seen.items():
                     with proxy.counted() as counted:
