@@ -14,7 +14,7 @@ from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.errors.secrets import remember
 
 HIVE_CATALOG = "hive"
-"""The catalog that every client of Hive 3 and later names by default. It stands for no particular cluster."""
+"""The default catalog of every client of Hive 3 and later. This catalog stands for no particular cluster."""
 CLUSTER_KEY = "hivex.cluster"
 """The key by which a client names a cluster, in ``setMetaConf`` or in a call's EnvironmentContext."""
 
@@ -22,8 +22,8 @@ CLUSTER_KEY = "hivex.cluster"
 class DatabaseName(NamedTuple):
     """The name of a database in a call.
 
-    ``name`` is in lower case and without a cluster. ``given`` is the text in the call. The answer must repeat this
-    text, since Spark's next call uses the name in the answer. ``cluster`` is the cluster in the text, or None.
+    ``name`` is in lower case and without a cluster. ``given`` is the text in the call, which the answer must repeat.
+    ``cluster`` is the cluster in the text, or None.
     """
 
     name: str
@@ -34,8 +34,8 @@ class DatabaseName(NamedTuple):
 def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
     """Return the database that a call names as ``name`` or ``@cluster#name``.
 
-    Clients of Hive 3 and later send the second form, with a catalog in place of the cluster. Here the catalog names a
-    cluster. ``catalog`` is the catalog from a separate field of the request, or None.
+    In the form ``@cluster#name``, clients of Hive 3 and later send the name of a catalog as the cluster. ``catalog`` is
+    the catalog from a separate field of the request, or None.
     """
     given = text or ""
     cluster = catalog
@@ -59,8 +59,8 @@ def user_and_cluster(user: str) -> tuple[str, str | None]:
 def without_password(user: str) -> tuple[str, str | None]:
     """Split ``alice:secret@c2`` into ``alice@c2`` and the password. The password is None for a name without ``:``.
 
-    The call ``set_ugi`` has no field for a password, so some clients add the password to the name of the user. It must
-    not appear in logs and locks.
+    The call ``set_ugi`` has no field for a password. So some clients add the password to the name of the user. The
+    password must not appear in logs and locks.
     """
     name, colon, rest = user.partition(":")
     if not (name and colon):
@@ -82,10 +82,10 @@ class Client:
     is_authenticated: bool = False
 
     def cluster(self, name: DatabaseName | None = None, context: Mapping[str, str] | None = None) -> str | None:
-        """Return the cluster of a call, or None if no cluster is named.
+        """Return the cluster of a call, or None if the client names no cluster.
 
-        The cluster is looked up in this order: the name of the database, the EnvironmentContext of the call,
-        ``setMetaConf``, the name of the user, the endpoint. The first cluster that is found counts.
+        The first of these that names a cluster decides: the name of the database, the EnvironmentContext of the call,
+        ``setMetaConf``, the name of the user, the endpoint.
         """
         return (
             (name.cluster if name is not None else None)
@@ -107,13 +107,13 @@ class SaslError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secrets (passwords or tokens) of users. A client sends its secret by SASL PLAIN, protected by TLS."""
+    """The secrets (passwords or tokens) of users. A client sends the secret of its user by SASL PLAIN over TLS."""
 
     secrets: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def from_file(cls, path: str) -> Credentials:
-        """Return the credentials of a JSON file: an object with the secret of each user.
+        """Return the credentials in a JSON file. The file has an object from user to secret.
 
         Raises:
             InvalidSettingError: the file cannot be read, or is not such an object.
@@ -138,10 +138,12 @@ class Credentials:
 
 
 class PlainExchange:
-    """The login of one connection. At its end, either ``user`` is the verified user, or ``failed`` is the reason.
+    """The login of one connection.
 
-    Each step is a status byte, a length and the bytes of this length (Thrift's TSaslTransport). A client sends START
-    with the name of the mechanism, and then its response. The server answers COMPLETE, or BAD with a reason.
+    After a success ``user`` is the verified user. After a failure ``failed`` is the reason.
+
+    Each step is a status byte, a length and as many bytes (Thrift's TSaslTransport). A client first sends START with
+    the name of the mechanism, and then a response. The server answers COMPLETE, or BAD with a reason.
     """
 
     def __init__(self, credentials: Credentials) -> None:
@@ -156,7 +158,9 @@ class PlainExchange:
         return self.user is not None
 
     def take(self, buffer: bytearray) -> bytes | None:
-        """Remove one step from a buffer, and return the answer (may be empty), or None if bytes are missing.
+        """Remove one step from a buffer, and return the answer to the step.
+
+        The answer None means that bytes are missing.
 
         Raises:
             SaslError: the bytes are not a step.

@@ -52,7 +52,7 @@ _FIRST_BYTES = {
 
 
 class Connection(asyncio.Protocol):
-    """The connection of one client. Bytes that are not a call close the connection.
+    """The connection of one client. The server closes the connection if the client sends bytes that are not a call.
 
     Errors do not affect other clients.
     """
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             self._pause()
 
     def pause_writing(self) -> None:
-        """Pause a client that does not read its answers."""
+        """Serve no more calls of a client that does not read its answers."""
         self._is_blocked = True
         self._pause()
         self._server.unread.add(self)
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             self._resume()
 
     def eof_received(self) -> bool:
-        """Serve the calls that were sent before the client closed the connection, then close it here, too."""
+        """Serve the calls that the client sent before it closed the connection, then close the connection here, too."""
         self._has_ended = True
         return self.is_busy
 
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._refuse(str(error))
 
     def _take_one(self) -> bool:
-        """Serve one message of the buffer; return whether the buffer may have another message."""
+        """Serve one message of the buffer, and return whether the buffer must be searched for another message."""
         if self._sasl is not None and not self._sasl.is_complete:
             return self._take_sasl()
         if self._is_framed is None and not self._find_form():
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             raise MalformedMessageError(f"it has more than {self._server.limits.message_bytes} bytes")
 
     def _serve_remembered(self, data: bytes) -> bool:
-        """Serve a message whose decoded arguments are kept, and return True. Return False for any other message."""
+        """Serve a message if its decoded arguments are in memory. Return whether the message was served."""
         if len(data) < 12 or len(data) > LONGEST_REMEMBERED or data[:4] != b"\x80\x01\x00\x01":
             return False
         length = int.from_bytes(data[4:8], "big")
@@ -418,7 +418,7 @@ class Connection(asyncio.Protocol):
         return written_head(head, messages.REPLY) + encoded(result(**values))
 
     def done(self, head: Head, began: float, reply: bytes, outcome: str) -> None:
-        """Write the reply of a call, and serve the next call. ``began`` is the time at which the first one began."""
+        """Write the reply of a call that began at the time ``began``, and serve the next call."""
         self.is_busy = False
         self.used_at = self._server.monotonic()
         self._reply(head, reply)
@@ -494,7 +494,7 @@ def _malformed(head: Head, error: MalformedMessageError) -> bytes:
 
 
 def _shown(head: Head) -> str:
-    """Return the method's name in a form that is safe for logs, because a client may send any text as the name."""
+    """Return the method's name in a form that is safe for logs. A client can send any text as the name."""
     return ascii(head.name[:100].decode("utf-8", "replace"))[1:-1]
 
 
@@ -525,14 +525,14 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),
 }
-"""A dict from exception to the exceptions that replace it if a method does not declare it, the best first."""
+"""A dict from exception to its substitutes, the best first. They are used by a method that does not declare the key."""
 
 
 def exception_of(error: HivexError, method: Method) -> Any | None:
-    """Return the exception by which a method reports an error, or None if the method does not declare a suitable one.
+    """Return the exception by which a method reports an error, or None if the method declares no suitable exception.
 
-    The result is also None for a failure of the database that has changed nothing and may pass. The client then gets
-    an exception that the method does not declare, and after such an exception clients of Hive repeat the call.
+    The result is also None for a temporary failure of the database that has changed nothing. After None, the client
+    gets an exception that the method does not declare. Clients of Hive then repeat the call.
     """
     if error.retryable and error.outcome is not Outcome.UNKNOWN and isinstance(error, errors.StoreError):
         return None

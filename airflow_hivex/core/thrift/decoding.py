@@ -1,14 +1,12 @@
 """The decoding of the arguments of calls, with a limit for their memory. Pure.
 
-The bindings are the Python classes that Thrift generates for Hive's structures. Their decoder can turn one byte of a
-message into an object of some hundred bytes, and blocks other threads meanwhile. So it decodes only short messages with
-few structures. This module decodes all other messages, while other threads run. It counts the memory of each value
-before it decodes the next value, and refuses a message whose values take much more memory than its bytes. Fields that
-the bindings do not know are skipped, and take no memory.
+The bindings are the Python classes that Thrift generates for Hive's structures. The decoder of the bindings decodes
+only short messages with few structures, because it blocks other threads and does not limit its memory. This module
+decodes all other messages. It refuses a message whose values take much more memory than the bytes of the message.
+Fields that the bindings do not know are skipped, and take no memory.
 
-Clients repeat names, and repeat the columns of a table for each partition. So equal short texts are stored once, and
-columns that equal the previous columns are stored once. The structures of well-behaved clients then take about three
-times the bytes of their message.
+Equal short texts are stored once, and so are equal lists of columns that follow each other. A message of Hive or Spark
+then takes about three times its size as structures.
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ _LONG_FIELDS = frozenset(
         *("default_value", "check_expression"),
     }
 )
-"""The fields that may have long texts. All other texts are names, and must be short."""
+"""The fields that are allowed to have long texts. All other texts are names, and must be short."""
 _REFERENCE = 8
 _ALWAYS = 8 << 20
-"""The bytes of memory that the values of a message may take in any case, however short the message is."""
+"""The bytes of memory that the values of even the shortest message are allowed to take."""
 _TIMES = 3.5
-"""The additional bytes of memory that the values may take for each byte of their message."""
+"""The additional bytes of memory that the values are allowed to take for each byte of the message."""
 
 
 def decode_counted(struct: Any, message: bytes, start: int) -> Any:

@@ -44,10 +44,10 @@ class Endpoint:
         most_bytes: int = 64 << 20,
         lock_patience_s: float = 10,
     ) -> None:
-        """Create the endpoint. ``cluster`` is the cluster of clients that do not name a cluster.
+        """Create the endpoint. ``cluster`` is the default cluster, for clients that do not name a cluster.
 
-        The cached answers have at most ``most_bytes``. A change waits at most ``lock_patience_s`` seconds for locks of
-        other clients.
+        The cached answers together have at most ``most_bytes``. A change waits at most ``lock_patience_s`` seconds for
+        the locks that other clients hold.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -78,7 +78,7 @@ class Endpoint:
         context: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> StatementContext:
-        """Return the context with which a call can use the functions that SQL statements use for changes."""
+        """Return the context with which a call uses the functions of SQL statements."""
         database = name.name if name is not None and name.name else "default"
         state = SessionState(
             owner or client.user or "hive",
@@ -98,7 +98,7 @@ class Endpoint:
         return None if cluster is None else self.services.clusters.get(cluster)
 
     def move_back_folders(self) -> None:
-        """Move the folders of tables back to their old names if a RENAME was killed. An error is only logged."""
+        """Move folders of tables back to the old names of the tables after a killed RENAME. An error is only logged."""
         try:
             move_back_folders(self.context(Client("the start of the endpoint", None)))
         except HivexError as error:
@@ -109,7 +109,7 @@ class Endpoint:
     def seen_on(self, table: StoredTable, cluster: str | None) -> Cluster | None:
         """Return the cluster whose copy of a table the client sees, or None for the table's primary.
 
-        This is the client's cluster, or else the default cluster if it has a copy of the table.
+        The cluster is ``cluster``, or else the default cluster if the default cluster has a copy of the table.
         """
         if cluster is not None:
             return self.services.clusters.get(cluster)
@@ -172,7 +172,7 @@ class Endpoint:
         return link, self.services.links.source(link)
 
     def linked_table(self, link: Link, source: StoredTable, given: str, cluster: str | None) -> Any:
-        """Return a link as a structure of Hive's interface: its source with the link's name."""
+        """Return a link as a structure of Hive's interface: the source table with the name of the link."""
         return linked_table(link, source, given, self.seen_on(source, cluster))
 
 
@@ -183,9 +183,8 @@ _MOST_OWNERS = 100
 class LockOwners:
     """The users in whose names each client has requested locks.
 
-    These may differ from the user of the client's connection. Iceberg's library requests locks in the name of its
-    process's user, and Trino in the name of the owner of a query. At the beginning of the connection both may have
-    given another user, or no user. One client may use several connections with the same user.
+    A lock's user can differ from the user of the connection. For example, Trino requests a lock in the name of the
+    owner of a query. Connections with the same user count as one client.
     """
 
     def __init__(self) -> None:
@@ -193,9 +192,10 @@ class LockOwners:
         self._guard = Lock()
 
     def owner_of(self, client: Client, given: str | None) -> str:
-        """Return the user in whose name a client requests locks or transactions, and remember this user for the client.
+        """Return the user in whose name a client requests locks or transactions, and remember the user for the client.
 
-        This is the user of a client that has logged in. Otherwise it is ``given``, or else the user of the connection.
+        After a login, this is the user of the connection. Otherwise this is ``given``, or else the user of the
+        connection.
         """
         owner = client.user if client.is_authenticated else given or client.user
         with self._guard:
@@ -218,11 +218,11 @@ def _key(client: Client) -> str:
 
 
 class ClientLocks(LockManager):
-    """A lock manager that acquires the locks for the changes of one call, except locks that the client already has.
+    """A lock manager that acquires the locks for the changes of one call, except locks that the client already holds.
 
-    A client of Hive locks objects by calls of its own, before the call that changes them. If that call locked the same
-    objects again, it would wait for its own client. ``owners`` are the users in whose names the client has requested
-    locks. A call waits only a short time for locks of others, because it keeps a thread of the server busy.
+    A client of Hive locks an object by the call ``lock`` before it changes the object by another call. To lock the
+    object again would mean to wait for the client itself. ``owners`` are the users in whose names the client has
+    requested locks. A call waits at most ``patience_s`` seconds for the locks of other clients.
     """
 
     def __init__(self, services: Services, owners: Collection[str], patience_s: float) -> None:
@@ -231,7 +231,7 @@ class ClientLocks(LockManager):
         self._patience_s = patience_s
 
     def acquire(self, components: Sequence[LockComponent], txn_id: int | None = None, **given: Any) -> LockResponse:
-        """Acquire the locks that the client does not hold yet, as ``LockManager`` does.
+        """Acquire the locks that the client does not hold yet. See :meth:`LockManager.acquire`.
 
         Raises:
             LockTimeoutError: another client holds a conflicting lock.
@@ -309,7 +309,7 @@ class WireBytes:
                 self._drop(next(iter(self._kept)))
 
     def made(self, key: Hashable, make: Callable[[], bytes], *objects: Any) -> bytes:
-        """Return the value of a key for these objects. If it is missing, call ``make`` and store the result."""
+        """Return the value of a key for these objects. If the value is missing, call ``make`` and store the result."""
         found: bytes | None = self.of(key, *objects)
         if found is None:
             found = make()

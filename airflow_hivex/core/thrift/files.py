@@ -15,7 +15,10 @@ log = logging.getLogger(__name__)
 
 
 def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[str]) -> None:
-    """Make directories on a cluster. A failure is only logged, because clients also make the directories they need."""
+    """Make directories on a cluster.
+
+    A failure is only logged, because clients also make the directories that they need.
+    """
     if not locations:
         return
     try:
@@ -34,7 +37,7 @@ def owns_files(table: StoredTable) -> bool:
 def delete_directory(endpoint: Endpoint, table: StoredTable, location: str, *, is_partition: bool = False) -> None:
     """Delete the directory of a dropped table, or of a dropped partition of a table.
 
-    The directory stays if another table or partition also uses it. If it stays for any reason, this is logged.
+    The directory stays if another table or partition also uses the directory. A failure to delete is only logged.
     """
     cluster = table.storage.primary.cluster
     try:

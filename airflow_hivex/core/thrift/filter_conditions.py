@@ -1,13 +1,12 @@
 """Decides whether values of keys satisfy the filter of a client. Pure.
 
 A literal is read as a value of its key's type. Each condition is evaluated exactly, because Airflow's sensors and
-HCatalog do not filter the answer themselves. NULL satisfies no condition, and neither does a value that does not have
-the type of its key. But for a key of a text type, NULL counts as the name of Hive's default partition.
+HCatalog do not filter the answer themselves. NULL satisfies no condition. A value that does not have the type of its
+key satisfies no condition. For a key of a text type, NULL counts as the name of Hive's default partition.
 
-LIKE takes the patterns of a Hive Metastore: ``.*`` stands for any text, and ``.`` for one character. All other
-characters stand for themselves. A backslash before a dot makes the dot stand for itself. But Spark also sends
-backslashes that stand for themselves. So a pattern with a backslash before a dot has two meanings, and LIKE accepts
-both.
+LIKE takes the patterns of a Hive Metastore: ``.*`` stands for any text, ``.`` for one character, and any other
+character for itself. A pattern with a backslash before a dot has two meanings: a literal dot, or a literal backslash
+before one character. LIKE is true if the value matches one of the two meanings.
 
 Source: Hive's MetaStoreDirectSql.PartitionFilterGenerator; DataNucleus for LIKE.
 """
@@ -69,7 +68,7 @@ _COMPARE: dict[str, Callable[[Comparable, Comparable], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that a filter may name: its position among the values, and its type."""
+    """A key that a filter can name, with its type and its position among the values."""
 
     name: str
     place: int
@@ -81,7 +80,7 @@ class Key:
         return isinstance(self.type, Primitive) and self.type.family is Family.TEXT
 
     def read(self, text: str | None) -> Comparable | None:
-        """Return the value of a stored text or a literal's text, or None if it is not a value of the key's type."""
+        """Return the value of a stored text or of a literal, or None if the text does not fit the key's type."""
         if text is None or not isinstance(self.type, Primitive):
             return None
         match self.type.family:
@@ -111,7 +110,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A condition on a key, with its earlier results. ``known`` is a dict from a value's text to the result."""
+    """A condition on a key. ``known`` is a dict from a value's text to the known result of the condition."""
 
     condition: Condition
     key: Key
@@ -131,8 +130,8 @@ class _Decided:
 class DecidedFilter:
     """A filter whose keys and literals are checked.
 
-    ``holds`` decides the filter for the values of a partition. ``superset`` is a predicate for the catalog, which
-    selects all partitions that match the filter, and perhaps others.
+    ``holds`` decides whether the values of a partition satisfy the filter. ``superset`` is a predicate for the catalog.
+    The predicate selects all partitions that match the filter, and perhaps other partitions.
     """
 
     holds: Callable[[Texts], bool | None]
@@ -223,7 +222,7 @@ def _test(condition: Condition, key: Key) -> Callable[[Comparable], bool]:
 
 
 def _floating(text: str, *, is_single: bool) -> Comparable | None:
-    """Return a number in a form that compares as in Hive and Spark: NaN equals itself, and is the largest number."""
+    """Return a number that Python compares as Hive and Spark do: NaN equals NaN, and is the largest number."""
     if not _NUMBER.fullmatch(text) and text not in ("NaN", "Infinity", "-Infinity"):
         return None
     number = float(text)
@@ -238,7 +237,7 @@ def _floating(text: str, *, is_single: bool) -> Comparable | None:
 def _moment(text: str, *, has_time: bool) -> Comparable | None:
     """Return a date or, with ``has_time``, a timestamp with nanoseconds, or None if the text is not valid.
 
-    As in Hive, a text for a date may also have a time, and a text for a timestamp need not have a time.
+    As in Hive, a text for a date is allowed to have a time, and a text for a timestamp need not have a time.
     """
     day = _DAY.match(text)
     if day is None:
@@ -263,7 +262,7 @@ def _moment(text: str, *, has_time: bool) -> Comparable | None:
 
 
 def _shown(key: Key, text: str | None) -> str | None:
-    """Return the text that LIKE compares, or None for NULL. For a text type, NULL is the default partition's name."""
+    """Return the text for LIKE, or None for NULL. For a text type, NULL gives the default partition's name."""
     return None if text is None or (text == DEFAULT_PARTITION and not key.is_text) else text
 
 
@@ -298,9 +297,9 @@ def _like_of_spark(pattern: str) -> str | None:
 
 
 def _superset(found: Filter, key_of: Callable[[str], Key], *, negated: bool) -> Predicate:
-    """Return a predicate for the catalog that selects all partitions that match a filter, and perhaps others.
+    """Return a predicate for the catalog. It selects all partitions that match a filter, and perhaps other partitions.
 
-    With ``negated`` it selects all partitions that match the negation of the filter.
+    With ``negated`` the predicate selects all partitions that match the negation of the filter.
     """
     match found:
         case Negation(operand):
@@ -334,7 +333,7 @@ def _known_to_catalog(condition: Condition, key: Key) -> Predicate:
 
 
 def _constant(key: Key, text: str) -> Constant:
-    """Return a literal as a constant for the catalog, or None if the catalog cannot compare it exactly with the key."""
+    """Return a literal as a constant for the catalog, or None if the catalog cannot compare the key exactly."""
     if str(key.type) == "string":
         return text
     value = key.literal(text)

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.thrift.bindings import ttypes
 
 OF_CLUSTERS = "hivex.cluster"
-"""The prefix of those parameters of a storage descriptor that name clusters. Clients cannot change them."""
+"""The prefix of the parameters of a storage descriptor that name clusters. Clients cannot change these parameters."""
 LINK = "hivex.link"
 _PROVIDER = "spark.sql.sources.provider"
 _SCHEMA = "spark.sql.sources.schema"
@@ -62,7 +62,7 @@ _OF_DATA_SOURCES = (
     "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
     "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
 )
-"""The classes that Spark stores in place of real ones for a table whose data source Hive cannot read."""
+"""The classes that Spark stores for a table whose data source Hive cannot read."""
 
 
 def hive_database(database: Database, given: str, location: str) -> Any:
@@ -83,7 +83,7 @@ def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_cr
     """Return Hive's structure of a table or view. ``given`` is the name to show for its database.
 
     ``cluster`` is the cluster whose copy the client sees, or None for the primary copy. With ``as_created``, an
-    external table is shown as managed if a client has created it as managed. Clients before Hive 3 expect this.
+    external table that a client has created as managed is shown as managed. Clients before Hive 3 expect this.
     """
     parameters = {key: value for key, value in table.parameters.items() if key != MOVING_FOLDER}
     kind = table.type
@@ -136,7 +136,7 @@ def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster |
 def hive_partition(partition: Partition, given: str, like: Any) -> Any:
     """Return Hive's structure of a partition.
 
-    ``like`` is the structure of its table. A partition without its own storage descriptor gets the table's.
+    ``like`` is the structure of the table. A partition without a storage descriptor gets the table's descriptor.
     """
     if partition.storage is None:
         sd = ttypes.StorageDescriptor(**vars(like.sd))
@@ -228,7 +228,7 @@ def _view_descriptor(table: Table) -> Any:
 
 
 def _expanded_text(table: Table) -> str | None:
-    """Return the query of a view with qualified names or, for a view of Spark, the text that Spark has sent.
+    """Return the query of a view with qualified names. For a view of Spark, return the text that Spark has sent.
 
     Spark qualifies the names in its own views itself, by parameters of the view.
     """
@@ -243,7 +243,7 @@ def _is_view_of_spark(table: Table) -> bool:
 
 
 def _data_source_parameters(table: Table) -> dict[str, str]:
-    """Return the parameters by which Spark reads a table of a data source, whose format has no classes in Hive."""
+    """Return the parameters by which Spark reads a table of a data source. Hive has no classes for such a format."""
     fields = [_spark_field(each) for each in (*table.columns, *table.partition_keys)]
     schema = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
     parts = [schema[at : at + _PART] for at in range(0, len(schema), _PART)]

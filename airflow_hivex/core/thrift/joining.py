@@ -1,7 +1,7 @@
-"""The serving of calls of several clients in one database transaction. While some calls run, more are collected.
+"""The serving of calls of several clients in one database transaction. While some calls run, other calls wait.
 
-A commit of the database takes as long for many changes as for one change. Only one database transaction at a time can
-allocate ids. So it is faster if many clients share a database transaction. A call that comes alone is served at once.
+The waiting calls are then served together, because one commit of the database takes as long for many changes as for one
+change. If no call runs, a call is served at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST = 16
-"""The largest number of calls that are served together. Each call waits for all of them."""
+"""The largest number of calls that are served together. Each call waits for the end of all these calls."""
 
 
 class JoinedCall(NamedTuple):
@@ -46,7 +46,7 @@ class JoinedCalls:
         self._is_serving = False
 
     def add(self, joined: JoinedCall) -> None:
-        """Serve a call at once. If other calls are running, serve it after them, together with the waiting calls."""
+        """Serve a call at once or, if other calls are running, after them, together with all waiting calls."""
         self._waiting.append(joined)
         if not self._is_serving:
             self._serve_next()

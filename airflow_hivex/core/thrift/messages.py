@@ -60,9 +60,9 @@ def encoded(struct: Any) -> bytes:
 
 
 def decoded(struct: Any, content: bytes, longest: int) -> Any:
-    """Fill a structure from ``content``, which has only the bytes of this structure, and return it.
+    """Fill ``struct`` from ``content``, and return the structure. ``content`` has no other bytes.
 
-    No other thread runs meanwhile, so the content must be short.
+    No other thread runs meanwhile. So ``content`` must be short.
 
     Raises:
         MalformedMessageError: a text is not UTF-8, or the bytes do not encode the structure.
@@ -84,7 +84,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _replacements(value: Any) -> int:
-    """Return the number of replacement characters in a value. The decoder writes them for bytes that are not UTF-8."""
+    """Return the number of replacement characters in a value. The decoder replaces bytes that are not UTF-8 by them."""
     if isinstance(value, str):
         return value.count(_REPLACEMENT)
     if isinstance(value, list | tuple | set | frozenset):
@@ -108,11 +108,11 @@ INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 
 STOP = b"\x00"
 STRUCT_RESULT = b"\x0c\x00\x00"
-"""The first bytes of a reply's field whose value is a structure. The encoded structure follows them."""
+"""The first bytes of a reply whose result is a structure. The bytes of the structure follow."""
 
 
 def list_result(structs: list[bytes]) -> bytes:
-    """Return a reply's field whose value is a list of structures, which are already encoded."""
+    """Return the encoded result of a reply: a list of the given encoded structures."""
     return b"".join([b"\x0f\x00\x00\x0c", _I32.pack(len(structs)), *structs])
 
 
@@ -134,8 +134,7 @@ class Sender(Protocol):
 class UnfinishedCalls:
     """The clients that have sent large parts of calls.
 
-    If all parts together exceed ``most_bytes``, the clients with the largest parts are disconnected. A limit for one
-    message would not help against many clients that each send a part of a message.
+    If all parts together exceed ``most_bytes``, the clients with the largest parts are disconnected.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -164,7 +163,7 @@ SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """A dict from type to size in bytes, for the types of fixed size: bool, byte, double, i16, i32, i64."""
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
 LEAST = {**SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
-"""A dict from type to the smallest size of its values in bytes."""
+"""A dict from type to the size in bytes of the smallest value of the type."""
 _READ_I32 = Struct(">i").unpack_from
 _DEEPEST = 64
 FEW = 1000
@@ -183,8 +182,8 @@ class MalformedMessageError(Exception):
 class MessageScanner:
     """A scanner that finds the ends of successive messages in a growing buffer, without decoding them.
 
-    The scanner reads bytes as they arrive, remembers its position, and refuses a message as soon as it cannot be valid.
-    So a client that announces a value of two gigabytes takes no memory for it, and no byte is read twice.
+    The scanner reads each byte once, when it arrives. An invalid message is refused as early as possible. For example,
+    a text with a length of two gigabytes is refused before the text arrives.
     """
 
     __slots__ = ("_longest", "_position", "_stack", "_state", "parts")
@@ -302,10 +301,10 @@ class MessageScanner:
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
-        """Return (end of the value, None), or None if bytes are missing.
+        """Return (end of the value, None). Return None if bytes are missing.
 
-        For a structure or container return (start of its contents, frame) instead. The caller must then scan the
-        contents with this frame.
+        For a structure or container return (start of the contents, frame). The caller must then scan the contents with
+        the frame.
         """
         fixed = SIZES.get(value)
         if fixed is not None:

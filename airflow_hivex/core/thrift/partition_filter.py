@@ -2,7 +2,7 @@
 
     ds = "2026-01-01" and (hr >= 2 or hr in (0, 1))
 
-A literal later gets the type of its key (:mod:`airflow_hivex.core.thrift.filter_conditions`).
+The types of the literals are decided in :mod:`airflow_hivex.core.thrift.filter_conditions`.
 
 Source: Hive's Filter.g, and the filters that Spark's HiveShim makes.
 """
@@ -34,12 +34,12 @@ _DEEPEST = 50
 
 
 class InvalidFilterError(ValueError):
-    """The text is not a valid filter, or names another column than the given keys."""
+    """The text is not a valid filter, or names a column that is not a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on one key. ``operator`` is one of ``= <> < <= > >= in like``. IN may have several literals."""
+    """A condition on one key. ``operator`` is ``= <> < <= > >= in`` or ``like``. ``in`` can have several literals."""
 
     key: str
     operator: str
@@ -257,10 +257,9 @@ class _Reader:
 
 
 def _in_lists(found: Disjunction) -> Filter:
-    """Return an equal filter in which all ``=`` comparisons of the same key are combined into one IN.
+    """Return an equivalent filter. All ``=`` comparisons of the same key are combined into one IN.
 
-    Some clients select many partitions by ``key = a or key = b or ...``. An IN takes less time, because each value of
-    the key is looked up only once.
+    For example, ``key = a or key = b`` becomes ``key in (a, b)``, which takes less time.
     """
     lists: dict[str, list[str]] = {}
     others: list[Filter] = []

@@ -1,4 +1,4 @@
-"""The server: listens with asyncio, limits and counts its clients, and has the state that connections share."""
+"""The server: it listens with asyncio, limits and counts its clients, and has the state that connections share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_REMEMBERED_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of clients: bytes of a message, connections, seconds without a call, threads that use the database.
+    """The limits of clients.
 
     The unread answers of all clients together have at most ``unread_bytes``. A client that reads nothing for
     ``unread_s`` seconds is disconnected. All unfinished calls together have at most ``unfinished_bytes``. A client has
@@ -140,7 +140,7 @@ class Server:
         return False
 
     def warn(self, peer: str, reason: str) -> None:
-        """Log why the connection of a client is closed, a few times a minute at most."""
+        """Log why the connection of a client is closed. Log at most a few messages of one client in a minute."""
         if self.metrics.malformed.may_log(peer.rpartition(":")[0]):
             log.warning("The connection of %s is closed: %s", peer, reason)
 
@@ -157,7 +157,7 @@ class Server:
                     connection.close()
 
     def remember(self, name: bytes, content: bytes, call: Call, args: Any) -> None:
-        """Keep the decoded arguments of a call, because clients send equal calls, which then need no decoding."""
+        """Keep the decoded arguments of a call. An equal call then needs no decoding."""
         if len(content) <= LONGEST_REMEMBERED:
             if (name, content) not in self.remembered:
                 self._remembered_bytes += len(content)
@@ -174,8 +174,7 @@ _NO_FILES_S = 0.1
 class EncryptedListener:
     """A listener that accepts the TLS clients of a server. It ends a handshake that takes longer than ``login_s``.
 
-    A server of asyncio reports a client only after the handshake. It would not count clients that never end the
-    handshake.
+    Clients in a handshake count as clients, in contrast to asyncio's own server.
     """
 
     def __init__(self, server: Server, context: ssl.SSLContext) -> None:
@@ -266,9 +265,8 @@ class _Waiting(NamedTuple):
 class UnreadAnswers:
     """The clients that do not read their answers.
 
-    Clients that do not read must not take all memory. A client that reads nothing for ``longest_s`` seconds is
-    disconnected. If all unread answers together exceed ``most_bytes``, the clients that wait longest are disconnected,
-    too.
+    A client that reads nothing for ``longest_s`` seconds is disconnected. If all unread answers together exceed
+    ``most_bytes``, the clients that have read nothing for the longest time are disconnected, too.
     """
 
     def __init__(self, most_bytes: int, longest_s: float, monotonic: Callable[[], float]) -> None:
@@ -278,7 +276,7 @@ class UnreadAnswers:
         self._waiting: dict[Reader, _Waiting] = {}
 
     def add(self, reader: Reader) -> None:
-        """Add a client that has unread answers. If all clients have too many, disconnect those that wait longest."""
+        """Add a client that has unread answers. If the unread answers exceed their limit, disconnect clients."""
         self._waiting[reader] = _Waiting(reader.unread_bytes, self._monotonic())
         self.check()
         left = sum(each.unread_bytes for each in self._waiting)
@@ -395,7 +393,7 @@ class RateOfErrors:
         self._since: dict[str, tuple[float, int]] = {}
 
     def may_log(self, peer: str) -> bool:
-        """Return whether an error of a client may be logged, and count it."""
+        """Count an error of a client, and return whether the limit allows to log the error."""
         now = self._monotonic()
         began, number = self._since.get(peer, (now, 0))
         if now - began > self._per_s:

@@ -24,7 +24,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The addresses of a server. ``http_port`` is the port of the pages: None means no pages, 0 any free port."""
+    """The addresses of a server.
+
+    ``http_port`` is the port of the HTTP pages: None means no pages, 0 means any free port.
+    """
 
     host: str = "127.0.0.1"
     port: int = 9083
@@ -52,7 +55,7 @@ class Listening:
 
 
 def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | None], None]) -> None:
-    """Serve until SIGINT or SIGTERM, then finish the running calls. ``ready`` is called with the ports.
+    """Serve until SIGINT or SIGTERM, then finish the running calls. ``ready`` is called with the two ports.
 
     Raises:
         OSError: an address cannot be used.
@@ -63,7 +66,7 @@ def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | 
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop's event loop, which is twice as fast as asyncio's, or None without uvloop."""
+    """Return the factory of uvloop's fast event loop, or None if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -90,14 +93,11 @@ async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int,
 
 
 _OTHER_FILES = 128
-"""The number of open files that a server needs besides its clients: for its database, file systems and pages."""
+"""The number of open files that a server needs for its database, file systems and pages."""
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Raise the process's limit of open files, and return ``limits`` with the number of connections that it allows.
-
-    With more connections, the server could reach the limit, and could not connect to its database.
-    """
+    """Raise the process's limit of open files, and return ``limits`` with as many connections as this limit allows."""
     try:
         import resource
     except ImportError:
@@ -158,7 +158,7 @@ _MOST_PAGES = 64
 
 
 class _PageServer(ThreadingHTTPServer):
-    """An HTTP server that limits concurrent requests, since each takes a thread, and ``/ready`` reads the database."""
+    """An HTTP server that limits the number of concurrent requests."""
 
     daemon_threads = True
     request_queue_size = 128

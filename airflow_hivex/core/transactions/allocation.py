@@ -125,10 +125,12 @@ _OF_NEW = _Statements(
 
 
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
-    """Return the calls that allocate write ids of tables to a new transaction. Send them in the exchange that opens it.
+    """Return the calls that allocate write ids to a new transaction.
 
-    Nothing is allocated if the new transaction has no locks. A table is skipped if another client has locked its next
-    write id. :func:`allocated_to_new` reads the answers.
+    Send them in the exchange that opens the transaction.
+
+    No write id is allocated if the new transaction has no locks. A table is skipped if another client has locked the
+    next write id of the table. :func:`allocated_to_new` reads the answers.
     """
     return [
         statement(table_id=table_id)
@@ -152,7 +154,7 @@ def allocate_one(
 ) -> int | None:
     """Return the write id of a transaction for a table, or None if the table does not exist.
 
-    ``table`` is the id of the table, or its database and name. The exchange is finished. One round trip.
+    ``table`` is the id of the table, or (database, name). The exchange is finished afterwards. One round trip.
 
     Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only; the database is unchanged.
@@ -171,14 +173,15 @@ def allocate_one(
 
 
 def finding(txn_id: int, table_id: int) -> Call:
-    """Return the call that reads the write id of a transaction for a table. Its answer is empty without a write id."""
+    """Return the call that reads the write id of a transaction for a table. Without a write id, the answer is empty."""
     return _BY_ID.find(txn_id=txn_id, table_id=table_id)
 
 
 def allocate_later(connection: Connection, txn_id: int, table_id: int) -> None:
-    """Allocate a write id of a table to a transaction, unless it has one, in the caller's database transaction.
+    """Allocate a write id of a table to a transaction that has no write id, in the caller's database transaction.
 
-    On PostgreSQL the queries are sent together with the caller's next query or commit, which then raises the errors.
+    On PostgreSQL the queries are sent together with the caller's next query or commit. This query or commit raises the
+    errors.
 
     Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only.
@@ -246,7 +249,7 @@ def allocate(
     partition: str | None = None,
     reallocate: bool = False,
 ) -> dict[int, int]:
-    """Return a dict from transaction id to write id, for one table. Missing write ids are allocated.
+    """Return a dict from transaction id to write id, for one table. Transactions without a write id get a new write id.
 
     ``txn_ids`` must be distinct and sorted. See :meth:`WriteIdAllocator.allocate_write_ids` for the other arguments.
     """
@@ -296,7 +299,7 @@ def add_dynamic_partitions(
     operation: Operation,
     write_id: int | None,
 ) -> None:
-    """Replace a transaction's component for the whole table by one component for each written partition."""
+    """Replace a transaction's component for the whole table by one component for each partition in ``partitions``."""
     components = txn_components.c
     later(
         connection,
@@ -335,7 +338,7 @@ def replace_components(
 
 
 def forget_unwritten(connection: Connection, txn_id: int) -> None:
-    """Remove the components of a transaction if none of its statements has begun to write."""
+    """Remove the components of a transaction if no statement of the transaction has begun to write."""
     wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
     later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
@@ -348,7 +351,7 @@ def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
 
 
 def raise_write_ids(connection: Connection, table_id: int, next_write_id: int) -> None:
-    """Set the next write id of a table to ``next_write_id``, unless it is already higher. One round trip."""
+    """Set the next write id of a table to ``next_write_id``, unless the current number is higher. One round trip."""
     following = next_write_ids.c
     lower = (following.table_id == table_id, following.next < next_write_id)
     later(connection, update(next_write_ids).where(*lower).values(next=next_write_id))
@@ -358,7 +361,7 @@ def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_
     """Set the next write id of a table to ``next_write_id``.
 
     Raises:
-        InvalidTransactionRequestError: this id, or a higher one, was allocated already.
+        InvalidTransactionRequestError: this id or a higher id was allocated already.
     """
     raised = is_id(next_write_id) and connection.execute(
         update(next_write_ids)
@@ -375,7 +378,7 @@ def seed_txn_ids(connection: Connection, next_txn_id: int) -> None:
     """Set the next transaction id to ``next_txn_id``.
 
     Raises:
-        InvalidTransactionRequestError: this id, or a higher one, was used already.
+        InvalidTransactionRequestError: this id or a higher id was used already.
     """
     raised = is_id(next_txn_id) and connection.execute(
         update(counters).where(counters.c.name == "txn", counters.c.value < next_txn_id).values(value=next_txn_id - 1)
@@ -402,7 +405,7 @@ def check_id(txn_id: int) -> None:
 
 
 class WriteIdAllocator:
-    """The service that allocates write ids to transactions, and records the tables that they are about to write.
+    """The service that allocates write ids to transactions, and records the tables that each transaction writes.
 
     Methods with a ``connection`` run in the caller's database transaction.
     """
@@ -420,12 +423,13 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """Return a dict from transaction id to write id, for one table. New write ids rise with the transaction ids.
+        """Return a dict from transaction id to write id, for one table.
 
-        A call can be repeated: a transaction that has a write id keeps it, unless ``reallocate`` is set. With
-        ``operation`` a component is recorded, which says that the transaction is about to write to ``partition``, or
-        anywhere in the table if ``partition`` is None. The components show the cleaner where an aborted or killed
-        transaction may have left files.
+        A higher transaction id gets a higher new write id.
+
+        A transaction that already has a write id keeps the write id, unless ``reallocate`` is set. With ``operation`` a
+        component is recorded: the transaction is about to write to ``partition``, or to any partition if ``partition``
+        is None. Components show the cleaner where to search for files of an aborted or killed transaction.
 
         Raises:
             TransactionNotOpenError: a transaction is not open, or is read-only.
@@ -470,7 +474,7 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """Return the same as :meth:`allocate_write_ids`, for a table id, in the caller's database transaction.
+        """Do the same as :meth:`allocate_write_ids` for the id of a table, in the caller's database transaction.
 
         Raises:
             NoSuchObjectError: the table was dropped, and its files are deleted.
@@ -487,9 +491,9 @@ class WriteIdAllocator:
     def add_dynamic_partitions(
         self, txn_id: int, database: str, table: str, partitions: Sequence[str], operation: Operation
     ) -> None:
-        """Record the partitions that a write with dynamic partitions has written.
+        """Record the partitions that a transaction has written with dynamic partitions.
 
-        The new components replace the transaction's component for the whole table.
+        The components of the partitions replace the transaction's component for the whole table.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
@@ -511,7 +515,7 @@ class WriteIdAllocator:
         """Set the next write id of a table to ``next_write_id``, for an import.
 
         Raises:
-            InvalidTransactionRequestError: this id, or a higher one, was allocated already.
+            InvalidTransactionRequestError: this id or a higher id was allocated already.
             NoSuchTableError: the table does not exist.
         """
 
@@ -525,6 +529,6 @@ class WriteIdAllocator:
         """Set the next transaction id to ``next_txn_id``, for an import.
 
         Raises:
-            InvalidTransactionRequestError: this id, or a higher one, was used already.
+            InvalidTransactionRequestError: this id or a higher id was used already.
         """
         self._store.write(lambda connection: seed_txn_ids(connection, next_txn_id), name="seed")

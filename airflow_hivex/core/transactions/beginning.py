@@ -1,7 +1,6 @@
 """The opening of a transaction together with its locks and write ids, in one database transaction.
 
-Most statements need not wait for locks, and know their tables before they open a transaction. Such a statement needs
-one commit of the database before its work, in place of three.
+This takes one commit of the database, in place of three, if no lock must wait.
 """
 
 from __future__ import annotations
@@ -27,11 +26,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new transaction. It already has its locks and write ids if no lock had to wait.
+    """A new transaction, with its locks and write ids if no lock had to wait.
 
     If ``lock`` is None, the transaction has no locks and no write ids, and the caller must request the locks.
-    ``write_ids`` is a dict from table id. If a table is missing there, the caller must allocate its write id.
-    ``answers`` are the rows of the queries that the caller has sent along, if the transaction has its locks.
+    ``write_ids`` is a dict from table id to write id. If a table is missing in the dict, the caller must allocate the
+    write id of the table. If the transaction has its locks, ``answers`` are the rows of the queries that the caller has
+    sent along.
     """
 
     txn_id: int
@@ -51,11 +51,11 @@ def begin(
     also: Sequence[Call],
     begun: Callable[[Begun], object],
 ) -> Begun:
-    """Open a transaction, if possible with the locks of ``request`` and write ids, and return it.
+    """Open a transaction, if possible with the locks of ``request`` and write ids of ``table_ids``, and return it.
 
-    If a lock would have to wait, the transaction has no locks and no write ids. The queries ``also`` run after the
-    locks are granted and before write ids are allocated, in the same database transaction. ``begun`` is called with the
-    transaction; if it raises an error, the transaction is aborted. One round trip, or two if the number of open
+    If a lock would have to wait, the transaction has no locks and no write ids. The queries ``also`` run in the same
+    database transaction, between the grant of the locks and the allocation of write ids. ``begun`` is called with the
+    transaction. If ``begun`` raises an error, the transaction is aborted. One round trip, or two if the number of open
     transactions may be near the limit.
 
     Raises:
@@ -104,7 +104,7 @@ def begin(
 
 
 def _abort(transactions: TransactionManager, new: NewTransaction) -> None:
-    """Abort a transaction if it was opened, because no caller has received its id."""
+    """Abort a transaction that was perhaps opened, because no caller has received its id."""
     try:
         # This call waits for the end of the first database transaction, which has locked the counter of ids.
         txn_ids = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)

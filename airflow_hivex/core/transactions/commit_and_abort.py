@@ -1,7 +1,7 @@
 """Commits and aborts of transactions.
 
-A commit or an abort changes the state in the transaction's row. Everything that takes effect at the same time, such as
-new directories, is changed in the same database transaction.
+A commit or an abort changes the state in the transaction's row. Changes that take effect with the commit, such as the
+registration of directories, are made in the same database transaction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, r
 RegisterWrites: TypeAlias = Callable[[Connection, int], bool]
 """A function that registers the pending writes of a transaction, within the database transaction of the commit.
 
-It returns whether pending writes of killed statements are left."""
+The function returns whether pending writes of killed statements are left.
+"""
 
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
@@ -87,8 +88,7 @@ class Committer:
         """Commit a transaction together with ``changes``, and return its row.
 
         In the returned row ``statements`` is 0, unless pending writes of killed statements are left. The caller sets
-        ``is_plain`` if the transaction has no pending writes. The row is read in the same round trip as the first
-        query of ``changes``.
+        ``is_plain`` if the transaction has no pending writes.
 
         Raises:
             OtherRowError: the transaction has committed before, or has pending writes despite ``is_plain``.
@@ -120,10 +120,7 @@ class Committer:
         return row if has_left else row._replace(statements=0)
 
     def commit_reader(self, exchange: Exchange, txn_id: int) -> bool:
-        """Commit a transaction that is open and has no writes, and return True. One round trip.
-
-        Any other transaction stays unchanged, and the result is False.
-        """
+        """Commit a transaction if it is open and has no writes. Return whether it has committed. One round trip."""
         reader = _COMMIT_READER(txn_id=txn_id, now_ms=self._clock())
         committed, *_ = exchange.finish(reader, *releasing_if_committed(txn_id))
         return bool(committed)
@@ -148,10 +145,10 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit the transactions that can be committed without checks, and return their ids. Two round trips.
+        """Commit the transactions that need no check for conflicts, and return their ids. Two round trips.
 
-        ``txn_ids`` are at most 16. A transaction is skipped if it is not open, has pending writes, may have conflicts,
-        or is in use by another client at this moment.
+        ``txn_ids`` are at most 16. A transaction is skipped if it is not open, has pending writes, updates or deletes
+        rows, or is locked by another client's call.
         """
         found, written, held, lists = exchange.send(
             txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids), LISTS(txn_ids)
@@ -174,7 +171,9 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit a transaction, after a search for conflicts. The caller has locked its row.
+        """Search for conflicts, and return the calls that commit a transaction.
+
+        The caller has locked the transaction's row.
 
         ``answers`` are the rows of :func:`_asking`.
 
@@ -196,7 +195,10 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit transactions without conflicts. The caller has locked their rows."""
+        """Return the calls that commit transactions without conflicts.
+
+        The caller has locked the rows of the transactions.
+        """
         if not settled:
             return []
         now = self._clock()
@@ -251,7 +253,7 @@ class _Settled:
     def event(self, now_ms: int, lists: Rows) -> Call | None:
         """Return the call that records the commit's event, or None if the transaction has no write ids.
 
-        The event has the write id list that each written table has after the commit.
+        The event has the write id list after the commit for each written table.
         """
         write_ids = {write.full_name: write.write_id for write in self.writes if write.write_id}
         if not write_ids:
@@ -279,7 +281,7 @@ _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 def abort_in(
     connection: Connection, clock: Clock, txn_ids: Sequence[int], reason: str | None, code: AbortReason
 ) -> list[int]:
-    """Abort the open transactions among ``txn_ids``, which must be sorted, and return the ids of the aborted ones."""
+    """Abort the open transactions among the sorted ``txn_ids``, and return the ids of the aborted transactions."""
     return [
         txn_id
         for batch in batches(txn_ids)
@@ -303,7 +305,7 @@ def abort_timed_out_in(connection: Connection, clock: Clock, limit: int) -> list
 
 
 def has_timed_out(connection: Connection, clock: Clock) -> bool:
-    """Return whether any open transaction has timed out: its last heartbeat is older than its time-out.
+    """Return whether the last heartbeat of any open transaction is older than the transaction's time-out.
 
     One round trip.
     """
@@ -322,7 +324,7 @@ def _abort_where(
 ) -> list[int]:
     """Abort the open transactions that meet the condition, and return their ids.
 
-    Their locks are released, and their events are recorded.
+    The locks of the transactions are released, and an event is recorded for each transaction with write ids.
     """
     reason = None if reason is None else shortened(reason, _REASON_LENGTH)
     # Rows are locked in the order of ids, as everywhere, against deadlocks. With a limit (the housekeeper) a

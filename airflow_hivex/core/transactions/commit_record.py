@@ -1,7 +1,7 @@
 """The record of the commits to each table, in the order of commits.
 
-While a transaction commits, functions that register writes or change definitions call the functions ``note_...``. At
-its end the commit writes one row for each table. All functions run in the database transaction of the caller.
+During a commit, the functions ``note_...`` collect the changes to each table. At the end of the commit one row is
+written for each table. All functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BY_LETTER = {each.value: each.name for each in (Operation.INSERT, Operation.UPD
 
 @dataclass(slots=True)
 class CommitFacts:
-    """The changes of a transaction to a table: its statements, the numbers of rows and bytes, and the previous columns.
+    """The changes of a transaction to a table: its statements, numbers of rows and bytes, and the columns before.
 
     An updated row counts as an added row and a deleted row.
     """
@@ -49,16 +49,13 @@ class CommitFacts:
 
     @property
     def operation(self) -> str:
-        """Return the names of the statements, each once, separated by commas."""
+        """Return the names of the statements, separated by commas. Each name appears once."""
         return ", ".join(dict.fromkeys(self.operations))[:_LONGEST]
 
 
 @contextmanager
 def collected(connection: Connection) -> Iterator[Mapping[int, CommitFacts]]:
-    """Yield a dict from table id to the changes that ``note_...`` functions add during the block.
-
-    The commit after the block records these changes.
-    """
+    """Yield a dict from table id to changes. During the block, the functions ``note_...`` add changes to the dict."""
     facts: dict[int, CommitFacts] = {}
     info = connection.info
     info[_COLLECTED] = facts
@@ -156,7 +153,7 @@ def record_creation(connection: Connection, table_id: int, write_id: int, user: 
 
 
 def record_break(connection: Connection, table_id: int, now_ms: int) -> None:
-    """Record that earlier versions of a table cannot be read any more. One round trip."""
+    """Record that the versions of a table before this moment cannot be read any more. One round trip."""
     _record(connection, table_id, None, "", "", now_ms)
 
 
@@ -170,7 +167,7 @@ def _record(
 def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
     """Return a dict from table id to retention in milliseconds. One round trip.
 
-    The dict has the tables with the property ``hivex.history.retention``.
+    The dict has only the tables with the property ``hivex.history.retention``.
     """
     has_own = cast(tables.c.parameters, Text).contains(HISTORY_RETENTION, autoescape=True)
     rows = connection.execute(select(tables.c.id, tables.c.parameters).where(has_own))
@@ -178,10 +175,12 @@ def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]
 
 
 def purges(now_ms: int, own: Mapping[int, int], settings: Settings) -> Iterator[Callable[[Connection], object]]:
-    """Yield functions that remove the records of commits that are older than the retention of their table.
+    """Yield functions that remove the records of old commits.
 
-    Each function runs one query. ``own`` is the result of :func:`own_retentions`. Of the older commits of a table the
-    newest stays, because the table had the version of this commit when the retention began.
+    A commit is old if it is older than its table's retention.
+
+    Each function runs one query. ``own`` is the result of :func:`own_retentions`. The newest old commit of each table
+    stays, because the table had the version of this commit when the retention began.
     """
     of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
     yield _purge_before(now_ms - history_retention_ms(settings, {}), *of_others)

@@ -1,6 +1,6 @@
 """Write conflicts between transactions, and the commits since a snapshot.
 
-If transactions that overlap in time update the same data, only the first one can commit.
+If two transactions that overlap in time update the same data, only the first commit succeeds.
 
 The functions run in the database transaction of the caller. Source: docs/reference/transactions.md, "Write conflicts".
 """
@@ -113,7 +113,7 @@ _DELETE_COMPONENTS = PreparedForIds(lambda ids: delete(txn_components).where(txn
 class ConflictFoundError(Exception):
     """Error: a commit has found a write conflict, and is rolled back.
 
-    The transaction is then aborted with ``sentence`` as the reason.
+    The caller then aborts the transaction with ``sentence`` as the reason.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -125,7 +125,7 @@ class ConflictFoundError(Exception):
 class Write:
     """A write of a transaction to a table or partition.
 
-    ``operation`` is None if the transaction has a write id of the table, but no record of a write to it.
+    ``operation`` is None if the transaction has a write id of the table, but no component of the table.
     """
 
     table_id: int
@@ -203,9 +203,7 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
 def finding_conflicts(txn_id: int) -> tuple[Call, Call]:
     """Return the calls that look for conflicts of a transaction; :func:`conflict_from` reads the second answer.
 
-    Until the caller's database transaction ends, the rows with the next write ids of the updated tables are locked.
-    They are locked in the order of table ids. So if two transactions commit at the same time, the second one reads the
-    write set of the first one.
+    Until the caller's database transaction ends, no other transaction that updates the same tables can commit.
     """
     return _LOCK_UPDATED(txn_id=txn_id), _OTHERS(txn_id=txn_id)
 
@@ -232,9 +230,9 @@ def conflict_from(others: Rows, txn_id: int, written: Sequence[Write]) -> str | 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
     """Block commits of other transactions to tables until the caller's database transaction ends.
 
-    ``tables`` is a dict from table id to whether the caller updates or deletes rows of the table. If so, the commits of
-    all other writers of the table are blocked. Otherwise only commits that update or delete its rows are blocked. All
-    changes and drops of the tables are blocked, too.
+    ``tables`` is a dict from table id to a bool: whether the caller updates or deletes rows of the table. True blocks
+    the commits of all writers of the table. False blocks only commits that update or delete rows of the table. Changes
+    and drops of the tables are blocked, too.
     """
     calls: list[Call] = []
     for table_id in sorted(tables):
@@ -249,7 +247,7 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
     """Return whether a commit would find a conflict if the transaction had updated the ``resources``.
 
-    A resource is a table id with a partition, or with None for the whole table.
+    A resource is (table id, partition). The partition None stands for the whole table.
     """
     own: dict[int, set[str | None]] = defaultdict(set)
     for table_id, partition in resources:
@@ -267,10 +265,10 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 
 
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
-    """Return the transaction's own write that may have changed the same rows as a write to ``partition``, or None.
+    """Return the write in ``own`` that conflicts with a write to ``partition``, or None without a conflict.
 
-    The partition None means that the written partitions are unknown, so it matches every partition. In Hive, None
-    matches only None.
+    The partition None means that the written partitions are unknown. So None conflicts with every partition. In Hive,
+    None conflicts only with None.
     """
     if partition is None:
         return next(iter(own.values()), None)
@@ -278,10 +276,10 @@ def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Writ
 
 
 def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
-    """Return the calls that record the updates and deletes of a committing transaction in the write set.
+    """Return the calls that record the updates and deletes of a committing transaction in the table of write sets.
 
-    The calls block the opening of transactions until the caller's database transaction ends. So each transaction whose
-    id is above the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
+    The calls block the opening of transactions until the caller's database transaction ends. So each transaction with
+    an id above the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
     """
     return [
         _RECORD(table_id=write.table_id, partition=write.partition, txn_id=txn_id, operation=write.operation)
@@ -345,9 +343,9 @@ def written_since(
 
 
 def _unseen(valid_txns: ValidTxnList) -> ColumnElement[bool]:
-    """Return a condition that holds for all write ids whose transactions had not ended in the snapshot.
+    """Return a condition that is true for all write ids of transactions that had not ended in the snapshot.
 
-    The condition may also hold for other write ids.
+    The condition can also be true for other write ids.
     """
     lowest = valid_txns.min_open
     txn_id = txn_to_write_id.c.txn_id

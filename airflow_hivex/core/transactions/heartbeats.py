@@ -31,9 +31,8 @@ def heartbeats(
 ) -> Iterator[None]:
     """Send heartbeats of a transaction during the block, from a thread.
 
-    The period is half of the time-out; the first heartbeat comes after a random part of the period. If the transaction
-    is aborted, the thread calls ``ended`` with the error, so that ``ended`` stops the transaction's work. Source: Hive
-    DbTxnManager.Heartbeater.
+    The period is half of the time-out. The first heartbeat comes after a random part of the period. If another client
+    aborts the transaction, the thread calls ``ended`` with the error. Source: Hive DbTxnManager.Heartbeater.
     """
 
     def heartbeat() -> None:
@@ -58,7 +57,7 @@ def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout
 
 
 def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
-    """Return the error for a transaction that has timed out and whose record was purged since then."""
+    """Return the error for a transaction that has timed out, and has no record any more."""
     return TransactionAbortedError(
         txn_id, f"its owner had sent no heartbeat for longer than its time-out of {timeout_s} s"
     )
@@ -104,10 +103,11 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
 
 @dataclass(slots=True)
 class TransactionJob:
-    """A transaction and its current job, so that the job can be stopped when the transaction has ended.
+    """A transaction and its current job. The job is stopped if another client ends the transaction.
 
-    ``opened_id`` is None before the transaction is opened. ``runner`` is None before the first job; ``tag`` names the
-    job to the runner. If another client has ended the transaction, ``ended`` is the error of the last heartbeat.
+    ``opened_id`` is None before the transaction is opened. ``runner`` runs the job, and is None before the first job.
+    ``tag`` is the name by which the runner knows the job. ``ended`` is the error of the last heartbeat if another
+    client has ended the transaction.
     """
 
     opened_id: int | None
@@ -122,7 +122,7 @@ class TransactionJob:
         return self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
-        """Stop the job because another client has ended the transaction. The heartbeat thread calls this method."""
+        """Stop the job because another client has ended the transaction. The thread of heartbeats calls this method."""
         # begin() sets the runner first and reads `ended` then, so that one of the two threads sees the other.
         self.ended = error
         self.stop()
@@ -139,11 +139,14 @@ class TransactionJob:
             raise self.ended
 
     def stop(self) -> None:
-        """Stop the job, if one runs."""
+        """Stop the job if a job runs."""
         if self.runner is not None:
             self.runner.cancel(self.tag)
 
     def cause_of(self, error: BaseException) -> TransactionAbortedError | None:
-        """Return ``ended`` if the end of the transaction explains ``error``, such as a cancelled job, or else None."""
+        """Return ``ended`` if ``error`` follows from the end of the transaction, or else None.
+
+        An example is a cancelled job.
+        """
         is_symptom = isinstance(error, JobCancelledError | TransactionError)
         return self.ended if is_symptom and not isinstance(error, TransactionAbortedError) else None

@@ -1,4 +1,4 @@
-"""The housekeeper: ends the transactions of dead clients, and removes unused records and files.
+"""The housekeeper, which ends the transactions of dead clients, and removes unused records and files.
 
 Source: docs/reference/transactions.md, "Time-outs and housekeeping" (Hive AcidHouseKeeperService, TxnCleaner).
 """
@@ -40,15 +40,15 @@ _COPIES_WHILE_WAITING_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """The result of a round: the ids of aborted transactions and dropped lock requests, and numbers of removed objects.
+    """The result of a round: ids of aborted transactions and of dropped lock requests, and numbers of removed objects.
 
     ``aborted`` has the ids of timed-out transactions. ``dropped_locks`` has the ids of timed-out lock requests without
     a transaction. ``abandoned_writes`` counts the writes of killed statements whose files were deleted.
     ``unused_copies`` counts deleted folders of unused copies. ``requeued_compactions`` counts compactions that were
     taken from lost workers. ``expired_partitions`` counts partitions that links do not show any more.
     ``temporary_tables`` counts dropped tables of ended sessions. ``dropped_objects`` counts tables and partitions whose
-    files were deleted because their DROP was killed. The other fields count removed records; ``events`` counts those of
-    the notification log.
+    files were deleted after a killed DROP. ``events`` counts removed events of the notification log. The other fields
+    count removed records.
     """
 
     aborted: tuple[int, ...] = ()
@@ -110,10 +110,10 @@ class Housekeeper:
         self._log_purged_ms: int | None = None
 
     def run(self, *, only_due: bool = False) -> HousekeepingResult:
-        """Run one round of all tasks. Safe to run at any time, and by several processes at once.
+        """Run one round of all tasks. Several processes can do this at the same time.
 
-        A caller that waits for a lock sets ``only_due``. Then a task is skipped if this housekeeper has run it within
-        the task's interval (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
+        A caller that waits for a lock sets ``only_due``. Then a task is skipped if this housekeeper has run the task
+        within the task's interval (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
         ``metastore.event.db.listener.clean.interval``). Unused copies are deleted for a few seconds only, and temporary
         tables are not dropped.
         """
@@ -163,16 +163,16 @@ class Housekeeper:
         return result
 
     def _purge_record(self) -> None:
-        """Remove the recorded commits that no version within the retention of their table needs."""
+        """Remove the records of commits that are older than the retention of the table."""
         with self._store.read() as connection:
             own = commit_record.own_retentions(connection, self._settings)
         for purge in commit_record.purges(self._clock(), own, self._settings):
             self._store.write_one(purge, name="purge")
 
     def _purge_transactions(self, connection: Connection) -> int:
-        """Remove the records of ended transactions without components, but never the record with the highest id.
+        """Remove the records of ended transactions without components. The record with the highest id always stays.
 
-        A record stays for one time-out after the transaction's end, so that the owner can read how it has ended.
+        A record stays for one time-out after the end of the transaction, so that the owner can read the state.
         """
         ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
         kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
@@ -197,7 +197,7 @@ def _purge_write_sets(connection: Connection) -> int:
 def _purge_write_ids(connection: Connection) -> int:
     """Remove the write ids of transactions that every snapshot sees as committed.
 
-    Of these write ids, the highest of each table stays, because it is the high watermark of new write id lists.
+    The highest of these write ids stays for each table, because write id lists need it as high watermark.
     """
     settled = and_(
         _below(txn_to_write_id.c.txn_id, _lowest_seen_open()),
@@ -220,8 +220,8 @@ def _purge_write_ids(connection: Connection) -> int:
 def _purge_completed_components(connection: Connection) -> int:
     """Remove the records of committed writes that are not needed.
 
-    For each table or partition, three records stay: the newest one, the newest update or delete, and the one with the
-    highest write id. A sensor that waits for a commit after a write id reads the third one.
+    For each table or partition, three records stay: the newest record, the newest record of an update or delete, and
+    the record with the highest write id.
     """
     completed = completed_txn_components.c
     newest = select(func.max(completed.id)).group_by(completed.table_id, completed.partition)
@@ -238,10 +238,9 @@ def _purge_completed_components(connection: Connection) -> int:
 
 
 def _lowest_seen_open() -> ScalarSelect[int | None]:
-    """Return a subquery for the lowest id of a transaction that was open when any still open transaction began.
+    """Return a subquery for an id. The snapshots of all open transactions see every transaction below the id as ended.
 
-    The snapshots of all open transactions see every transaction below this id as ended. Source: Hive's
-    MIN_HISTORY_LEVEL.
+    Source: Hive's MIN_HISTORY_LEVEL.
     """
     return select(func.min(txns.c.min_open_id)).where(IS_OPEN).scalar_subquery()
 
@@ -251,5 +250,8 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Return the condition that an id is below ``lowest``. It holds for every id if ``lowest`` is NULL."""
+    """Return the condition that an id is below ``lowest``.
+
+    If ``lowest`` is NULL, the condition is true for every id.
+    """
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

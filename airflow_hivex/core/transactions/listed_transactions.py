@@ -50,7 +50,7 @@ class ListedTransaction:
 class Wait:
     """A lock request that waits for a lock of another request.
 
-    The transaction id of a request without a transaction is None.
+    If the request has no transaction, its transaction id is None.
     """
 
     lock_id: int
@@ -74,7 +74,7 @@ class Wait:
 class TransactionCounts:
     """The numbers of open transactions and waiting lock requests, and the oldest of each.
 
-    ``now`` is the time at which they were counted.
+    ``now`` is the time of the count.
     """
 
     now: datetime
@@ -109,7 +109,7 @@ class TransactionListing:
             return Page(_with_locks(connection, found.rows), found.total)
 
     def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
-        """Return the newest 200 transactions whose agent or id is given, sorted by id. Two queries."""
+        """Return transactions whose agent or id is given, sorted by id, at most the 200 newest. Two queries."""
         query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
         with self._store.read() as connection:
             found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()

@@ -28,7 +28,7 @@ def _described(endpoint: Endpoint, client: Client, name: DatabaseName) -> Any:
 
 @call("get_database")
 def get_database(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a database. Its location is on the client's cluster, or else on the default cluster."""
+    """Return a database with its location on the client's cluster, or else on the default cluster."""
     return _described(endpoint, client, read_database(args.name))
 
 

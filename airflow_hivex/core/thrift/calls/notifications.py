@@ -15,9 +15,9 @@ from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 FORMAT = "hivex-1"
-"""The format that events name for their messages: JSON whose fields this project defines.
+"""The name of the format of an event's message: JSON whose fields this project defines.
 
-Hive's own format has the name ``json-0.2``, so a client can distinguish the two formats.
+Hive's own format has the name ``json-0.2``. So a client can distinguish the two formats.
 """
 _MOST = 10_000
 
@@ -30,7 +30,7 @@ def get_current_notification_event_id(endpoint: Endpoint, _client: Client, _args
 
 @call("get_next_notification")
 def get_next_notification(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return events after an id, the oldest first."""
+    """Return the events with a higher id than the request's id, the oldest first."""
     request = args.rqst
     most = request.maxEvents if request.maxEvents and request.maxEvents > 0 else _MOST
     skipped = set(request.eventTypeSkipList or ())
@@ -57,7 +57,7 @@ def _event(event: Event) -> Any:
 
 @call("get_notification_events_count")
 def get_notification_events_count(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the number of events of a database after an id."""
+    """Return the number of events of a database with a higher id than the request's id."""
     request = args.rqst
     wanted = read_database(request.dbName).name
     log, after, number = endpoint.metastore.notification_log, max(request.fromEventId or 0, 0), 0
@@ -72,13 +72,13 @@ def get_notification_events_count(endpoint: Endpoint, _client: Client, args: Any
 
 @call("fire_listener_event")
 def fire_listener_event(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Accept a client's event about an insert into an external table, but record nothing."""
+    """Accept an event about an insert into an external table, but record nothing."""
     return ttypes.FireEventResponse(eventIds=[])
 
 
 @call("add_write_notification_log", "add_write_notification_log_in_batch")
 def add_write_notification_log(_endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Accept a client's list of the files that it has written, but record nothing."""
+    """Accept a list of the files that a client has written, but record nothing."""
     del args
     return ttypes.WriteNotificationLogResponse()
 
@@ -99,7 +99,7 @@ def _asked(endpoint: Endpoint, args: Any) -> tuple[str, str, str, PartitionEvent
     """Return (database, table, partition, event) of a call that marks a partition or reads its mark.
 
     Raises:
-        MetaException: a field is missing, or the number of the event is unknown.
+        MetaException: a field is missing, or the type of the event is unknown.
         InvalidOperationError: the table is a link, whose partitions cannot be marked.
         UnknownTableException: the table does not exist.
         InvalidPartitionException: the call does not give one value for each partition key.

@@ -45,7 +45,7 @@ _Change = Callable[[Connection, GivenList, int | None], None]
 
 
 class _Changed:
-    """The table whose partitions a call changes. Methods convert between a client's structures and the catalog."""
+    """The table whose partitions a call changes. Methods convert partitions from and to Hive's structures."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class _Changed:
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
     def values(self, given: Sequence[str] | None) -> list[str | None]:
-        """Return a partition's values from the texts of a client. Hive's text for NULL becomes None.
+        """Return the values of a partition from texts that a client sent. Hive's text for NULL becomes None.
 
         Raises:
             MetaException: the number of values differs from the number of partition keys.
@@ -94,12 +94,12 @@ class _Changed:
         return self.endpoint.services.catalog.new_partition(self.table, self.values(hive.values)).name
 
     def absolute(self, location: str) -> str:
-        """Return the absolute form of a partition's location, which a client may give relative to the table."""
+        """Return the absolute location of a partition. A relative ``location`` is relative to the table's location."""
         is_relative = not location.startswith("/") and ":" not in location
         return f"{self.like.sd.location}/{location}" if is_relative else location
 
     def converted(self, hive: Any) -> Partition:
-        """Return the catalog's partition for a client's structure. Missing parts are copied from the table."""
+        """Return the partition in a client's structure. A missing format or SerDe is copied from the table."""
         catalog = self.endpoint.services.catalog
         new = catalog.new_partition(self.table, self.values(hive.values))
         if hive.sd is None:
@@ -124,7 +124,7 @@ class _Changed:
         change_metadata(self.context, self.table, locks, change)
 
     def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
-        """Return the given partitions as encoded structures, as the client sees them."""
+        """Return the encoded structures of partitions, with the locations that the client sees."""
         seen = self.endpoint.services.catalog.get_table(self.table.database, self.table.name, cluster=self.cluster)
         return self.endpoint.partition_bytes(found, seen, self.name.given, self.cluster)
 
@@ -136,7 +136,7 @@ class _Changed:
 
 
 def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the values of a partition with None in place of Hive's text for NULL, and of an empty text."""
+    """Return the values of a partition. None replaces Hive's text for NULL and an empty text."""
     return tuple(None if value in (DEFAULT_PARTITION, "") else value for value in values)
 
 
@@ -144,7 +144,10 @@ def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
 
 
 def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str]:
-    """Add partitions, all or none, and return the names of the added ones. For an external table make directories."""
+    """Add partitions, all or none, and return the names of the added partitions.
+
+    For an external table make directories.
+    """
     table, catalog = of.table, of.endpoint.services.catalog
     new = [of.converted(each) for each in parts]
     if len({each.name for each in new}) < len(new):
@@ -355,8 +358,8 @@ def _alter(of: _Changed, parts: Sequence[Any]) -> None:
 def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str, StoredPartition]) -> dict[str, str]:
     """Return a dict from partition name to new location, for the partitions whose location changes.
 
-    A new location is relative to the root of the table's primary cluster. Clients send back locations that they do
-    not change. Such a location may be that of a copy on the client's cluster, and then counts as unchanged.
+    A new location is relative to the root of the table's primary cluster. A client also sends locations that it does
+    not change. The location of a copy on the client's cluster counts as unchanged.
 
     Raises:
         InvalidOperationError: the table is transactional.

@@ -38,7 +38,7 @@ class Wanted:
 
     @property
     def source(self) -> tuple[str, str]:
-        """Return (database, table) of the table, or for a link of its source table."""
+        """Return (database, table). For a link, the pair names the source table of the link."""
         return (self.name.name, self.table) if self.link is None else self.link.source
 
     def stored(self) -> StoredTable:
@@ -124,7 +124,7 @@ class Wanted:
         return self.shown(found)
 
     def matching(self, values: Sequence[str]) -> list[StoredPartition]:
-        """Return the partitions with these values of their first keys. An empty text stands for any value."""
+        """Return the partitions whose first keys have these values. An empty text stands for any value."""
         stored = self.stored()
         if not values:
             raise ttypes.MetaException("No value of a partition key is given")
@@ -145,7 +145,7 @@ class Wanted:
         return sorted(each.name for each in self.all())
 
     def encoded(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[bytes]:
-        """Return partitions as encoded structures, only the first ``most`` of them."""
+        """Return the first ``most`` partitions as encoded structures. None or a negative ``most`` means all."""
         found = limited(found, most)
         if not found:
             return []
@@ -155,7 +155,7 @@ class Wanted:
         return [encoded(each) for each in self.hive(found)]
 
     def hive(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-        """Return partitions as structures of Hive's interface, only the first ``most`` of them."""
+        """Return the first ``most`` partitions as Hive's structures. None or a negative ``most`` means all."""
         table = self.stored()
         if self.link is None:
             like = self.endpoint.hive_table(table, self.name.given, self.cluster)
@@ -168,7 +168,7 @@ class Wanted:
         return Raw(STRUCT_RESULT + self.encoded([found])[0])
 
     def several(self, found: Sequence[StoredPartition], most: int | None = -1) -> Raw:
-        """Return a list of partitions, encoded as the result of a call. It has at most ``most`` partitions."""
+        """Return the first ``most`` partitions, encoded as a call's result. None or a negative ``most`` means all."""
         return Raw(list_result(self.encoded(found, most)))
 
 
@@ -193,7 +193,7 @@ def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
 
 
 def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
-    """Return the names in ``names`` that a partition of the table can have, spelled as the catalog stores them."""
+    """Return the names in ``names`` that are valid for the table, with the spelling of the catalog."""
     found = []
     for each in names:
         with suppress(InvalidObjectError):
@@ -210,7 +210,7 @@ def checked_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
     """Return the parsed form of a filter on partition keys.
 
     Raises:
-        MetaException: the text is not a valid filter, or names other columns than these keys.
+        MetaException: the text is not a valid filter, or names a column that is not in ``keys``.
     """
     try:
         return decide_filter(text, keys)
@@ -327,7 +327,7 @@ def get_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> Ra
 
 @from_memory("get_partitions_by_names")
 def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return the named partitions from memory, or None if they are not in memory."""
+    """Return the named partitions from memory, or None if a partition is not in memory."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None or len(args.names or ()) > _MOST_AT_ONCE:
         return None
@@ -353,7 +353,7 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
 
 
 _MOST_AT_ONCE = 5000
-"""The largest number of partitions in one answer from memory. Other clients wait while such an answer is made."""
+"""The largest number of partitions in one answer from memory. Other clients wait while the server makes the answer."""
 
 
 def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[str, StoredPartition]:
@@ -382,7 +382,7 @@ def get_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> R
 
 @from_memory("get_partitions_by_filter")
 def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return the partitions that match a filter from memory, or None if they are not in memory."""
+    """Return the partitions that match a filter from memory, or None if the database must be read."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None:
         return None
@@ -409,10 +409,11 @@ def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) 
 
 
 def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
-    """Return the partitions that match an expression, and True. If it cannot be read, return all, and False.
+    """Return a pair: the partitions for an expression, and whether the expression could be read.
 
-    An expression can be read if it is the text of a filter on partition keys. Hive sends a Java object instead. After
-    False the client must itself apply the expression to the partitions.
+    An expression that is the text of a filter can be read. The partitions are then the matching partitions. Hive sends
+    a Java object instead, which cannot be read. Then all partitions are returned, and the client must apply the
+    expression.
     """
     try:
         text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
@@ -424,7 +425,7 @@ def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[Stor
 
 @call("get_partitions_by_expr")
 def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return partitions for an expression, as :func:`by_expression` does."""
+    """Return the partitions for an expression; see :func:`by_expression`."""
     request = args.req
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     found, is_certain = by_expression(of, request.expr)
@@ -486,7 +487,10 @@ _MODES = ttypes.PartitionFilterMode
 
 
 def _specs(of: Wanted, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-    """Return a list with one PartitionSpec of all ``found``. As in Hive, the list is empty without partitions."""
+    """Return a list with one PartitionSpec that has all partitions.
+
+    As in Hive, the list is empty if ``found`` is empty.
+    """
     found = limited(found, most)
     if not found:
         return []
@@ -517,7 +521,7 @@ def get_part_specs_by_filter(endpoint: Endpoint, client: Client, args: Any) -> l
 
 @call("get_partitions_spec_by_expr")
 def get_partitions_spec_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions for an expression, as :func:`by_expression` does, in PartitionSpecs."""
+    """Return the partitions for an expression in PartitionSpecs; see :func:`by_expression`."""
     request = args.req
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     found, is_certain = by_expression(of, request.expr)
@@ -548,10 +552,10 @@ def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> 
 
 @call("get_partition_values")
 def get_partition_values(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a row with the values of the requested keys for each partition, in the requested order.
+    """Return one row for each partition: the values of the requested keys. The rows have the requested order.
 
-    With a filter only the matching partitions have a row. Equal rows are returned once, unless the client sets
-    ``applyDistinct`` to false.
+    If the request has a filter, only partitions that match the filter have a row. Equal rows are returned once, unless
+    ``applyDistinct`` is false.
     """
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)

@@ -12,20 +12,20 @@ from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 Serve: TypeAlias = Callable[[Endpoint, Client, Any], Any]
-"""A function that returns the result of a call, given the structure of its arguments. It may wait for the database."""
+"""A function that returns the result of a call from its structure of arguments. It can use the database."""
 Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
-"""A function that returns the encoded result of a call from memory, or None if :data:`Serve` must be called.
+"""A function that returns the encoded result of a call from memory. None means: :data:`Serve` must serve the call.
 
 The function never waits.
 """
 ServeTogether: TypeAlias = Callable[[Endpoint, Sequence[tuple[Client, Any]]], Sequence[Any]]
-"""A function that serves one call of each of several clients together, and returns one result for each call.
+"""A function that serves calls of several clients together, and returns one result for each call.
 
-For a call that it has not served, the result is :data:`ALONE`.
+The result :data:`ALONE` means that the function has not served the call.
 """
 
 ALONE = object()
-"""The result of :data:`ServeTogether` for a call that it has not served. :data:`Serve` must then serve this call."""
+"""The result of :data:`ServeTogether` for a call that :data:`Serve` must serve."""
 
 
 class Raw(NamedTuple):
@@ -36,7 +36,7 @@ class Raw(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """A served method, with the functions that serve it."""
+    """A method of Hive's interface, with the functions that serve its calls."""
 
     method: Method
     serve: Serve
@@ -88,7 +88,7 @@ def together(name: str) -> Callable[[ServeTogether], ServeTogether]:
 
 
 def calls() -> dict[bytes, Call]:
-    """Return a dict from method name to :class:`Call`, for all served methods."""
+    """Return a dict from method name to :class:`Call`, for all registered methods."""
     for module in _MODULES:
         import_module(f"airflow_hivex.core.thrift.calls.{module}")
     return {name.encode(): found for name, found in sorted(_CALLS.items())}

@@ -74,7 +74,7 @@ def do_nothing(_endpoint: Endpoint, _client: Client, _args: Any) -> None:
 
 @call("set_ugi")
 def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Set the user of the connection. A name such as ``alice@c2`` also sets the cluster."""
+    """Set the user of the connection. The name ``alice@c2`` sets the user ``alice`` and the cluster ``c2``."""
     given, secret = without_password(args.user_name or "")
     remember([secret])
     user, cluster = user_and_cluster(given)
@@ -98,7 +98,7 @@ _KEPT = {
     "metastore.disallow.incompatible.col.type.changes": "true",
     "metastore.partition.name.whitelist.pattern": "",
 }
-"""Hive's configuration keys that a client may set for its connection, with Hive's defaults. Here they do nothing."""
+"""A dict from each key of Hive that a client is allowed to set to Hive's default. The keys have no effect here."""
 _DURATION = re.compile(r"\d+\s*[a-z]*", re.IGNORECASE)
 
 
@@ -146,7 +146,10 @@ _CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
 
 @call("get_config_value")
 def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the folder of the warehouse or the value of a setting. Without a value, return the client's default."""
+    """Return the folder of the warehouse or the value of a setting.
+
+    A setting without a value gives the client's default.
+    """
     name = args.name
     if name is None:
         return args.defaultValue
@@ -168,7 +171,7 @@ def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @call("get_metastore_db_uuid")
 def get_metastore_db_uuid(endpoint: Endpoint, _client: Client, _args: Any) -> str:
-    """Return an id of the metastore's database. All servers of this database return the same id."""
+    """Return the id of the metastore's database. All servers of this database return the same id."""
     import uuid
 
     return str(uuid.uuid5(uuid.NAMESPACE_URL, endpoint.services.store.name))

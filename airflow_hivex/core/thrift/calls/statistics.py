@@ -1,4 +1,4 @@
-"""Calls about statistics of columns. For transactional tables, only ANALYZE writes them."""
+"""Calls about statistics of columns. For a transactional table, only ANALYZE writes the statistics."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _decimal(text: str | None) -> Any | None:
 
 @call("get_table_statistics_req")
 def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the statistics of those requested columns of a table that have statistics."""
+    """Return the statistics of the requested columns of a table. Columns without statistics are left out."""
     request = args.request
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList)
     return ttypes.TableStatsResult(tableStats=_structures(table, found.get(None), request.colNames or ()))
@@ -103,7 +103,7 @@ def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_partitions_statistics_req")
 def get_partitions_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return, for each partition, the statistics of those requested columns that have statistics."""
+    """Return, for each partition, the statistics of the requested columns. Columns without statistics are left out."""
     request = args.request
     names = list(request.partNames or ())
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList, names)

@@ -74,12 +74,12 @@ def properties_of(context: Any) -> Mapping[str, str]:
 
 
 def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters with the time of the last change. As in Hive, a missing time becomes the current time."""
+    """Return the parameters with the time of the last change. As in Hive, the default is the current time."""
     return {**parameters, _DDL_TIME: parameters.get(_DDL_TIME) or str(int(time.time()))}
 
 
 def without_ours(hive: Any) -> None:
-    """Remove the parameters that this endpoint adds to storage descriptors, since a client's changes include them."""
+    """Remove the parameters that this endpoint itself has added to the storage descriptor of a client's table."""
     sd = hive.sd
     if sd is not None and sd.parameters:
         sd.parameters = {key: value for key, value in sd.parameters.items() if not key.startswith(OF_CLUSTERS)}
@@ -102,13 +102,13 @@ def create_table_with_constraints(endpoint: Endpoint, client: Client, args: Any)
 
 @call("create_table_with_environment_context")
 def create_table_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Create a table or view; the context may name a cluster."""
+    """Create a table or view. The context can name the cluster of the table."""
     _create(endpoint, client, args.tbl, properties_of(args.environment_context))
 
 
 @call("create_table_req")
 def create_table_req(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Create a table or view; the request may name a cluster."""
+    """Create a table or view. The request can name the cluster of the table."""
     request = args.request
     _create(endpoint, client, request.table, properties_of(request.envContext), _given(request))
 
@@ -177,10 +177,10 @@ def _create(
 
 
 def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) -> None:
-    """Refuse a transactional table in a folder that has files, because readers of the table would not see these files.
+    """Refuse to create a transactional table in a folder that has files, because readers would not see these files.
 
-    For CREATE TABLE ... USING ... AS SELECT, Spark writes files before it creates the table. It sends their folder as a
-    parameter of the SerDe, which is checked, too.
+    For CREATE TABLE ... USING ... AS SELECT, Spark writes files before it creates the table. The folder that Spark
+    names in a parameter of the SerDe is checked, too.
 
     Raises:
         InvalidObjectError: the folder has files.
@@ -196,7 +196,7 @@ def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) ->
 
 
 def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) -> Table:
-    """Return the table in a client's structure, after a check by the rules of CREATE TABLE."""
+    """Return the table in a client's structure, checked by the rules of CREATE TABLE."""
     hive.dbName = name.name
     hive.tableType = hive.tableType or TableType.MANAGED_TABLE.value
     hive.parameters = dict(hive.parameters or {})
@@ -223,7 +223,7 @@ def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) ->
 
 
 def _with_constraints(table: Table, given: Given) -> Table:
-    """Return a table with the constraints of a call, after a check by the rules of CREATE TABLE.
+    """Return a table with the constraints of a call, checked by the rules of CREATE TABLE.
 
     Raises:
         InvalidObjectError: the constraints cannot be stored, or the client's table properties have constraints.
@@ -237,7 +237,7 @@ def _with_constraints(table: Table, given: Given) -> Table:
 
 
 def _store_statistics(endpoint: Endpoint, connection: Connection, stored: StoredTable, hive: Any) -> None:
-    """Store the statistics that a client's parameters have, as ANALYZE stores its statistics."""
+    """Store the statistics in the parameters of a client's table, as ANALYZE does."""
     if stored.is_view or stored.is_transactional or not kept_statistics(hive.parameters):
         return
     found = convert_statistics(hive.parameters, stored.columns, (), endpoint.services.clock())
@@ -333,7 +333,7 @@ def _alter(
 
 
 def _described(stored: StoredTable) -> Table:
-    """Return a table's definition without its copies, so that a replication does not count as a change of the table."""
+    """Return a table's definition without its copies. A replication does not change this definition."""
     return without_note(replace(stored.definition, storage=replace(stored.storage, secondaries=())))
 
 
@@ -362,7 +362,7 @@ def _check_keys(catalog: ObjectStore, stored: StoredTable, table: Table) -> None
 
 
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
-    """Refuse a change if another client has changed the table since this client read it.
+    """Refuse a change if another client has changed the table since the client of the call read the table.
 
     Iceberg relies on this check if its commits do not use locks.
 
@@ -382,7 +382,7 @@ def _new_location(
     """Return the new location of an external table, or None if the location does not change.
 
     The new location is relative to the root of ``cluster``. ``seen`` is the table with the location that the client
-    sees, which may be that of a copy.
+    sees, for example the location of a copy.
 
     Raises:
         InvalidOperationError: the table is transactional.
@@ -402,7 +402,7 @@ def _new_location(
 
 
 def same_place(location: str, other: str) -> bool:
-    """Return whether two locations are equal. Repeated and trailing slashes do not count."""
+    """Return whether two locations are equal, except for repeated and trailing slashes."""
     return _path(location) == _path(other)
 
 
@@ -429,12 +429,12 @@ def _check_transactional(stored: StoredTable, table: Table) -> None:
 
 
 def _fixed(stored: StoredTable) -> dict[str, str]:
-    """Return the stored ``hivex.*`` properties of a table, since a client of Hive does not send back all of them."""
+    """Return the stored ``hivex.*`` properties of a table. A client of Hive does not send all of them."""
     return {name: value for name, value in stored.parameters.items() if name.startswith("hivex.")}
 
 
 def _with_stored_names(stored: StoredTable, table: Table) -> Table:
-    """Return a client's table with the stored values that Hive's structures cannot carry, such as the copies."""
+    """Return a client's table, completed with stored values that Hive's structures cannot carry, such as the copies."""
     names = {each.name: each.stored_name for each in stored.columns}
     columns = tuple(
         replace(each, stored_name=each.stored_name or names.get(each.name)) for each in table.storage.columns

@@ -27,11 +27,11 @@ def list_of(text: str | None) -> ValidWriteIdList | str | None:
 
 
 def check_writer(endpoint: Endpoint, table: StoredTable, text: str | None) -> None:
-    """Refuse a change of a table by a client whose write id list belongs to another table.
+    """Check that a request to change a transactional table has a write id list of this table.
 
     Raises:
         MissingWriteIdListError: the table is transactional, and the call has no list.
-        InvalidWriteIdListError: the list belongs to another table, or to an earlier table of this name.
+        InvalidWriteIdListError: the list belongs to another table, or to a dropped table of the same name.
     """
     ids = given_lists.checked_list(table.database, table.name, list_of(text))
     with endpoint.services.store.read() as connection:
@@ -64,11 +64,11 @@ def read_table(
 def described_table(
     endpoint: Endpoint, client: Client, name: DatabaseName, table: str, ids: GivenList
 ) -> StoredTable | Any:
-    """Return a table or, if the client may not read its files, a structure without the table's location.
+    """Return a table or, if the client is not allowed to read the table's files, a structure without the location.
 
-    A call without a write id list gets a transactional table without its location, so that no client reads its
-    directories as plain files. The call is not refused, because clients also read a table before they drop it. A link
-    is always returned as a structure.
+    Without a write id list, a transactional table has no location, so that no client reads the directories of the table
+    as plain files. The call is not refused, because a client also reads a table before it drops the table. A link is
+    always returned as a structure.
     """
     if "@" in table:
         return read_table(endpoint, client, name, table, ids)
@@ -81,7 +81,7 @@ def described_table(
 
 
 def without_place(hive: Any) -> Any:
-    """Remove the location from a table's structure, and set Hive's access type NONE; return the structure."""
+    """Remove the location from a table's structure, set Hive's access type NONE, and return the structure."""
     hive.sd.location, hive.accessType = None, _NO_ACCESS
     # Spark reads the table of a data source in its path; without a path the table is empty.
     options = hive.sd.serdeInfo.parameters
@@ -102,7 +102,7 @@ def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @from_memory("get_table")
 def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return a table from memory, or None if it is not in memory."""
+    """Return a table from memory, or None if memory does not have the table."""
     name = read_database(args.dbname)
     cluster = client.cluster(name)
     kept = endpoint.kept_table(name, args.tbl_name or "", None, cluster)
@@ -113,7 +113,7 @@ def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
 def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
     """Return a table as of the request's write id list.
 
-    Without such a list, a transactional table is returned without its location.
+    Without a write id list, a transactional table is returned without its location.
     """
     request = args.req
     name = read_database(request.dbName, request.catName)
@@ -130,7 +130,7 @@ def _wrapped(table: bytes) -> bytes:
 
 @from_memory("get_table_req")
 def recall_table_req(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return a table from memory, or None if memory does not have it for an equivalent write id list."""
+    """Return a table from memory, or None if memory does not have the table for an equivalent write id list."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     ids = list_of(request.validWriteIdList)
@@ -156,8 +156,8 @@ def _tables(
 ) -> list[Any]:
     """Return the structures of the named tables, or of the tables that match a pattern.
 
-    Unless ``reads_transactional`` is set, a transactional table has no location, since the client would read its
-    directories as plain files.
+    Unless ``reads_transactional`` is set, a transactional table has no location, so that the client does not read the
+    directories of the table as plain files.
     """
     cluster = client.cluster(name)
     if pattern is not None:
@@ -235,7 +235,10 @@ def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, typ
 
 
 def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, managed: bool) -> list[str]:
-    """Return the names of the tables that a client sees as managed (``managed``) or as external tables."""
+    """Return the names of tables.
+
+    With ``managed``, return the tables that a client sees as managed. Otherwise return the external tables.
+    """
     catalog = endpoint.catalog
     external = catalog.list_tables(name.name, pattern, TableType.EXTERNAL_TABLE)
     translated = {
@@ -252,8 +255,8 @@ def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, man
 def get_all_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
     """Return the names of all tables, views and links of a database. Tables that other namespaces link come first.
 
-    For DROP DATABASE CASCADE, a client of Hive drops the tables in this order, each by its own call. A linked table
-    cannot be dropped. So the first call is refused, before any table is dropped.
+    For DROP DATABASE CASCADE, a client of Hive drops one table after the other in this order. A linked table cannot be
+    dropped. So the client fails before it has dropped a table.
     """
     name = read_database(args.db_name)
     linked = endpoint.services.links.sources(name.name)
@@ -364,7 +367,7 @@ def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) ->
 
 
 def _read(text: str) -> tuple[Callable[[Texts], bool | None], list[str]]:
-    """Return a function that checks values against a filter, and the keys of these values, in the same order."""
+    """Return a pair: a function that decides whether values satisfy a filter, and the keys of these values in order."""
     if not text.strip():
         raise ttypes.InvalidOperationException("The filter of tables is empty")
     keys: dict[str, Key] = {}

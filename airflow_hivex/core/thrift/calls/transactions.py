@@ -28,7 +28,7 @@ _OPERATIONS = {1: Operation.SELECT, 2: Operation.INSERT, 3: Operation.UPDATE, 4:
 
 
 def bits(ids: Sequence[int], set_ids: Sequence[int]) -> bytes:
-    """Return a bit set, as bytes: bit i is 1 if ``ids[i]`` is in ``set_ids``. Source: java.util.BitSet.toByteArray."""
+    """Return a bit set: bit i is 1 if ``ids[i]`` is in ``set_ids``. Source: java.util.BitSet.toByteArray."""
     wanted = set(set_ids)
     found = sum(1 << place for place, each in enumerate(ids) if each in wanted)
     return found.to_bytes((found.bit_length() + 7) // 8, "little")
@@ -64,7 +64,7 @@ def open_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) 
 
 
 def _refuse_replication(call_name: str, policy: object) -> None:
-    """Refuse a request of Hive's REPL LOAD, which replays the transactions of another warehouse.
+    """Refuse a request that Hive's REPL LOAD sends to replay a transaction of another warehouse.
 
     Raises:
         InvalidTransactionRequestError: the request has a replication policy.
@@ -95,7 +95,7 @@ def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @together("commit_txn")
 def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Commit the transactions of several clients. Return :data:`ALONE` for the ones left to :func:`commit_txn`."""
+    """Commit the transactions of several clients. Return :data:`ALONE` for each transaction that is not committed."""
     ids = [None if args.rqst.replPolicy else args.rqst.txnid for _, args in asked]
     committed = endpoint.services.transactions.commit_together([each for each in ids if each is not None])
     return [None if each in committed else ALONE for each in ids]
@@ -144,7 +144,10 @@ def get_open_txns(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 
 @call("get_open_txns_req")
 def get_open_txns_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the ids of the open and aborted transactions, except transactions of the given types."""
+    """Return the ids of the open and aborted transactions.
+
+    Leave out the types of transactions that the request excludes.
+    """
     found = endpoint.services.transactions.valid_txns()
     excluded = {_TYPES.get(each) for each in args.getOpenTxnsRequest.excludeTxnTypes or ()}
     if excluded:
@@ -166,7 +169,7 @@ def _open(found: ValidTxnList) -> Any:
 
 @call("get_open_txns_info")
 def get_open_txns_info(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return the records of all open transactions, and of aborted ones whose records still exist."""
+    """Return the stored records of all open and aborted transactions."""
     valid = endpoint.services.transactions.valid_txns()
     infos = [
         ttypes.TxnInfo(
@@ -240,7 +243,7 @@ def _names(request: Any) -> list[str]:
 
 @call("get_max_allocated_table_write_id")
 def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the highest write id that was allocated for a table, or 0 if none was allocated."""
+    """Return the highest allocated write id of a table, or 0 if the table has no write ids."""
     request = args.rqst
     name = f"{read_database(request.dbName).name}.{request.tableName}"
     transactions = endpoint.services.transactions
@@ -264,7 +267,7 @@ def seed_txn_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("add_dynamic_partitions")
 def add_dynamic_partitions(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Record the partitions that a write with dynamic partitions has written."""
+    """Record the partitions that a transaction has written with dynamic partitions."""
     request = args.rqst
     endpoint.services.transactions.add_dynamic_partitions(
         request.txnid,
@@ -299,7 +302,7 @@ def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @together("lock")
 def lock_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Grant the locks that several clients request for transactions. Return :data:`ALONE` for blocked requests."""
+    """Grant the locks that clients request for transactions. Return :data:`ALONE` for each request not granted."""
     locks = endpoint.services.locks
     # A lock without a transaction lasts if its answer is lost, so it must not be requested twice.
     is_plain = [bool(args.rqst.txnid) and not args.rqst.exclusiveCTAS for _, args in asked]
@@ -356,7 +359,7 @@ def check_lock(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("unlock")
 def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Release the locks of a request without a transaction, or of a waiting request. Ignore a removed request."""
+    """Release the locks of a request that is waiting or has no transaction. An unknown request is ignored."""
     if args.rqst.lockid < 1:
         return
     endpoint.services.locks.unlock(args.rqst.lockid)
