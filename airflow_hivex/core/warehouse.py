@@ -39,9 +39,9 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Run a statement, which may read ``frames``, and return its result.
+        """Run a statement, and return its result. The statement can read ``frames``.
 
-        The statement is skipped if its ``batch_key`` was committed before.
+        If ``batch_key`` was committed before, the statement is skipped.
         """
 
 
@@ -50,8 +50,8 @@ class Warehouse:
 
     A DataFrame always shows the same snapshot, even if it is computed several times. This is the snapshot of the
     transaction (``START TRANSACTION``) or, without a transaction, of the call that returned the DataFrame. Within a
-    transaction or :meth:`snapshot` the cleaner keeps the files of the snapshot. Otherwise the cleaner keeps them for
-    ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes the files in any case.
+    transaction or :meth:`snapshot` the cleaner keeps the files of the snapshot. Otherwise the cleaner keeps the files
+    for ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes the files in any case.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class Warehouse:
         The block is a read-only transaction of the session. Compute DataFrames within the block.
 
         Raises:
-            InvalidOperationError: the session is in a transaction already, which has the same effect.
+            InvalidOperationError: the session is in a transaction already. The DataFrames of a transaction share one
+                snapshot.
         """
         self._execute(StartTransaction(read_only=True), None)
         try:
@@ -86,7 +87,7 @@ class Warehouse:
     def table(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> Frame:
         """Return the rows of ``table`` or ``database.table`` as a DataFrame, as one snapshot sees them.
 
-        ``version`` is the write id of an earlier version. ``timestamp`` selects the version at that time.
+        ``version`` is the write id of an old version of the table. ``timestamp`` selects the version at this time.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -98,11 +99,12 @@ class Warehouse:
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, **frames: Frame) -> Frame | Result:
         """Return the rows of a query as a DataFrame, or the result of any other statement.
 
-        ``{name}`` reads a DataFrame of ``frames``, as in ``spark.sql``. A name without a database may also name a
-        temporary view of the SparkSession.
+        ``{name}`` in the text reads the DataFrame ``name`` of ``frames``, as in ``spark.sql``. A name without a
+        database can also be a temporary view of the SparkSession.
 
         Raises:
-            InvalidParametersError: one of ``frames`` is not a DataFrame, is not used, or is of another SparkSession.
+            InvalidParametersError: one of ``frames`` is not a DataFrame, is not used, or belongs to another
+                SparkSession.
             InvalidOperationError: a table and a temporary view have the same name.
             HivexError: any other error of :meth:`Session.sql`.
         """
@@ -139,7 +141,7 @@ class Warehouse:
     ) -> Merge:
         """Return a MERGE of a DataFrame into ``table`` or ``database.table``; methods of :class:`Merge` add clauses.
 
-        ``on`` is a condition in SQL, such as ``"source.id = target.id"``, or a list of columns that are equal.
+        ``on`` is a condition in SQL, such as ``"source.id = target.id"``, or a list of columns that must be equal.
         ``parameters`` are the values of markers in the condition and in the clauses. :meth:`Merge.execute` runs the
         MERGE. With ``app_id`` and ``batch_id`` a repeated MERGE is skipped, as in :meth:`write`.
 
@@ -158,7 +160,7 @@ class Warehouse:
         return result
 
     def _query(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame:
-        """Return the rows of a query that this module has written. Its names never mean temporary views of Spark."""
+        """Return the rows of a query of this module. A name in the query never means a temporary view of Spark."""
         with own_errors("The statement"):
             context = self._context(parameters)
             statement = read(text, parameters, database=context.session.database)
@@ -181,14 +183,16 @@ class Warehouse:
     def for_each_batch(
         self, name: str, function: Callable[[Frame, int], object], *, stream: str, since: Version | None = None
     ) -> int:
-        """Call a function with the changes of a table that a stream has not processed yet. Return the number of calls.
+        """Call a function with the changes of a table that a stream has not processed yet.
 
-        The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Numbers rise, with
-        gaps, even if the table is replaced. The function is called until the stream has reached the current version.
-        The metastore keeps the position of the stream. If the function fails, or its process is killed, the next call
+        Return the number of batches.
+
+        The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Each batch has a
+        higher number than the batch before. The function is called until the stream has reached the current version.
+        The metastore keeps the position of the stream. If the function fails, or the process is killed, the next call
         of this method begins with the same rows and number. So a function that writes with ``app_id`` and ``batch_id``
-        writes each change once. Only one process at a time may process a stream. ``since`` is the version after which a
-        new stream begins; by default its first batch has all rows.
+        writes each change once. Only one process at a time must process a stream. ``since`` is the version after which
+        a new stream begins. By default the first batch of a new stream has all rows.
 
         Raises:
             VersionExpiredError: the position of the stream is older than the retention of the table.
@@ -227,38 +231,39 @@ class Warehouse:
     ) -> Result:
         """Commit the rows of a DataFrame to a table. Columns and fields of structs match by name.
 
-        With ``app_id`` and ``batch_id`` a repeated write is skipped: if the application has committed this number or a
-        higher one to the table, ``rows_written`` is 0.
+        With ``app_id`` and ``batch_id`` a repeated write is skipped: if the application has already committed this
+        batch or a higher batch number to the table, ``rows_written`` is 0.
 
         Args:
             rows: the DataFrame.
             name: ``table`` or ``database.table``.
             mode: ``append`` adds the rows. ``overwrite`` replaces the whole table or, in a partitioned table, each
                 partition to which the rows belong. ``replace_where`` replaces the rows that satisfy ``where``.
-                ``error`` and ``ignore`` create a table; if it exists, ``error`` raises an error, and ``ignore`` writes
-                nothing.
+                ``error`` and ``ignore`` create a table. If the table exists, ``error`` raises an error, and ``ignore``
+                writes nothing.
             partition: values of leading partition columns; the DataFrame does not have these columns.
-            create: create a missing table with the columns of the DataFrame, as ``error`` and ``ignore`` do. The table
-                and its rows appear in one commit.
+            create: whether to create a missing table with the columns of the DataFrame. The modes ``error`` and
+                ``ignore`` do so in any case. The table and its rows appear in one commit.
             partitioned_by: the columns of the DataFrame that are the partition keys of a new table.
             clustered_by: the columns that decide the bucket of a row of a new table.
             buckets: the number of buckets of a new table.
-            format: the format of a new table, as in ``USING``. With a format the table is insert-only, without it full
-                ACID.
+            format: the format of a new table, as in ``USING``. With a format the table is insert-only, without a format
+                full ACID.
             properties: the table properties of a new table.
-            merge_schema: if the DataFrame has additional columns or fields of structs, add them to the end of the table
-                in the same commit. Columns that only the table has get their default value or NULL.
-            where: a condition in SQL on columns of the table; all rows of the DataFrame must satisfy it, too.
+            merge_schema: whether to add columns and fields of structs that only the DataFrame has to the end of the
+                table, in the same commit. Columns that only the table has get their default value or NULL.
+            where: a condition in SQL on columns of the table. All rows of the DataFrame must satisfy this condition,
+                too.
             app_id: the application that writes batches.
-            batch_id: the number of the batch, which rises with each write.
+            batch_id: the number of the batch. Each write of the application must have a higher number.
 
         Raises:
             NoSuchTableError: the table does not exist, and ``create`` is not set.
             AlreadyExistsError: the table exists, and the mode is ``error``.
             NoSuchColumnError, TypeMismatchError: the DataFrame does not have the columns of the table.
             ReplaceConditionError: a row of the DataFrame does not satisfy ``where``.
-            InvalidOperationError: the mode is unknown, two columns of the DataFrame have one name, an existing table
-                has other partition keys or buckets, or columns would be added while a transaction is open.
+            InvalidOperationError: the mode is unknown, two columns of the DataFrame have the same name, an existing
+                table has other partition keys or buckets, or columns would be added while a transaction is open.
             HivexError: any other error of an INSERT, or of a CREATE TABLE AS SELECT.
         """
         with own_errors("The write"):

@@ -1,1 +1,1 @@
-"""DAGs of this package, for DAG files of two lines: import a function that returns a DAG, and call it."""
+"""Functions that return DAGs. A DAG file imports such a function and calls it."""

@@ -1,16 +1,17 @@
-"""A DAG that compacts tables, in tasks that can be seen, scheduled, retried and put into pools.
+"""A DAG that compacts tables.
 
 `housekeep` returns compactions of lost workers to the queue. `initiate` requests compactions by thresholds.
-`find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first. One task `compact`
-runs each of them. Further compactions wait for a later run. After the compactions, `clean` deletes replaced files and
-files of aborted transactions, even if a compaction has failed. `report` ends the run, and fails if an earlier task has
-failed.
+`find_waiting` lists at most `entries` compactions that wait in the queue, the oldest first. One task `compact` runs
+each listed compaction. The other compactions wait for the next run of the DAG. After the compactions, `clean` deletes
+replaced files and files of aborted transactions, even if a compaction has failed. `report` ends the run, and fails if
+another task has failed.
 
-Each task can be killed, retried and run in parallel with others. Compactions never change the rows that queries return.
+Each task can be killed, retried and run in parallel with other tasks. Compactions never change the rows that queries
+return.
 
 The tasks `compact` run in the Airflow pool `airflow_pool`. Its default is the pool that the environment variable
-`HIVEX_COMPACTION_AIRFLOW_POOL` names, or else `default_pool`. Make a small pool, so that other tasks have slots, too:
-`airflow pools set hivex_compaction 2 "Compactions"`.
+`HIVEX_COMPACTION_AIRFLOW_POOL` names, or else `default_pool`. Make a pool of few slots, so that compactions do not take
+the slots of other tasks: `airflow pools set hivex_compaction 2 "Compactions"`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Housekeeping every minute: transactions, locks and files of dead clients.
+"""A DAG that runs the housekeeper every minute.
 
 The housekeeper ends transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout`. It also deletes
-the files of their writes, and removes unused records, so that the metastore stays small. A statement that waits for a
-lock also ends such transactions, so it need not wait for a run of this DAG.
+the files of such transactions, and removes unused records, so that the metastore stays small. A statement that waits
+for a lock also ends such transactions. So the statement need not wait for a run of this DAG.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A DAG that runs after each commit to a table, from any process.
+"""A DAG that runs after each commit to a table.
 
 The triggerer polls the notification log of the warehouse. Each committed transaction that has written to the table
-becomes an event of the asset `hivex://hivex_default/shop/orders`, and Airflow runs the DAG. `log_commits` logs the
-transactions and their write ids; `count` reads the table.
+becomes an event of the asset `hivex://hivex_default/shop/orders`. For each event, Airflow runs the DAG. The task
+`log_commits` logs the transactions and their write ids. The task `count` counts the rows of the table.
 
 Run the DAG `hivex_transaction` to create the table and to make a commit.
 """

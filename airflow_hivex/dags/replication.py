@@ -1,7 +1,6 @@
-"""Replication of chosen tables to a cluster: one task for each table.
+"""A DAG that replicates chosen tables to a cluster, with one task for each table.
 
-Each run copies the files that the cluster lacks, so that its copies are as fresh as the last run. The tables and the
-cluster are params of the DAG.
+Each run copies the files that the cluster lacks. The tables and the cluster are params of the DAG.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def replication_dag(
     :param dag_id: the DAG's id
     :param tables: the tables to copy, as ``database.table``; a param of the DAG
     :param cluster: the cluster that gets the copies; a param of the DAG
-    :param bytes_per_second: the maximum speed of copying of each task; None for no limit
+    :param bytes_per_second: the maximum speed of copying of each task; None means no limit
     :param hivex_conn_id: the connection whose warehouse is replicated
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
     """

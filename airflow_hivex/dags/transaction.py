@@ -1,10 +1,10 @@
 """A DAG with one transaction over three tasks.
 
 Three tasks write an order, its lines and a line of the journal to three tables. All rows become visible at once when
-`load.commit` runs. Trigger the DAG with the configuration `{"fail": true}` to see that no row becomes visible when a
-task fails: `totals` and `report` then do not run.
+`load.commit` runs. With the configuration `{"fail": true}` a task fails, and no row becomes visible. `totals` and
+`report` then do not run.
 
-The DAG needs no connection: without `hivex_default` it creates a warehouse under `$AIRFLOW_HOME/hivex`. It may be
+The DAG needs no connection: without `hivex_default` it creates a warehouse under `$AIRFLOW_HOME/hivex`. The DAG can be
 run several times.
 """
 
@@ -36,7 +36,7 @@ SELECT (SELECT count(*) FROM shop.orders) AS orders,
 
 @task
 def write_journal(txn_id: Any) -> None:
-    """Write to the journal in the group's transaction, or fail on request."""
+    """Write to the journal in the transaction of the task group. With the param ``fail``, raise an error."""
     from airflow.sdk.exceptions import AirflowFailException
 
     context = get_current_context()
@@ -48,7 +48,7 @@ def write_journal(txn_id: Any) -> None:
 
 @task
 def report(totals: Any) -> None:
-    """Compare the totals. Each run writes one order, two lines and one entry of the journal."""
+    """Check that the totals fit: each run writes one order, two lines and one entry of the journal."""
     ((orders, lines, entries),) = totals["rows"]
     if not orders * 2 == lines == entries * 2:
         raise ValueError(f"{orders} orders, {lines} lines and {entries} entries were seen")

@@ -39,7 +39,7 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
         super().__init__(python_callable=python_callable, multiple_outputs=False, sql=SET_DURING_EXECUTION, **kwargs)
 
     def execute(self, context: Context) -> Any:
-        """Call the function, and run the statements that the function returns, which may be templates.
+        """Call the function, and run the statements that the function returns. The statements can be templates.
 
         :raises TypeError: the function has returned neither a text nor a list of texts
         """

@@ -35,7 +35,7 @@ _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subqu
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
 _COPIES_WHILE_WAITING_S = 2.0
-"""The time limit in seconds to find unused copies, and again to delete them, if the caller waits for a lock."""
+"""The time limit in seconds for the deletion of unused copies if the caller waits for a lock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,7 @@ _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 class TransactionManager(SnapshotReader, WriteIdAllocator):
     """The service for transactions in the metastore database (Source: docs/reference/transactions.md; Hive TxnHandler).
 
-    A change of a transaction's state is one update on the condition that the transaction is open. So an aborted
-    transaction can never commit. Methods with a ``connection`` run in the caller's database transaction.
+    Methods with a ``connection`` run in the caller's database transaction.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._clock = clock
         self._committer = Committer(clock, register_writes)
         self.when_committed: Callable[[int], None] | None = None
-        """A function that is called with the id of each transaction that this process has committed."""
+        """A function that this process calls with the id of each transaction that it has committed."""
         self.limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
@@ -96,13 +95,15 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         key: str | None = None,
         is_shared: bool = False,
     ) -> list[int]:
-        """Open ``count`` transactions, but at most ``hive.txn.max.open.batch``, and return their consecutive ids.
+        """Open ``count`` transactions, and return their consecutive ids.
 
-        ``timeout`` is in seconds. By default it is ``hive.txn.timeout``, or ``hive.repl.txn.timeout`` for a transaction
+        More than ``hive.txn.max.open.batch`` are not opened.
+
+        ``timeout`` is in seconds. Its default is ``hive.txn.timeout``, or ``hive.repl.txn.timeout`` for a transaction
         of replication. ``key`` is a name of up to 1,024 characters that the caller chooses. While the transaction with
-        the key is open, a call with the same key, from any process, returns the same id. The key can be used again
-        after the record of the ended transaction was purged. ``is_shared`` says that several statements will run in
-        the transaction.
+        the key is open, a call of any process with the same key returns the id of this transaction. The key can be used
+        again after the record of the ended transaction was purged. ``is_shared`` says that several statements will run
+        in the transaction.
 
         One round trip, two if open transactions must be counted, and three with a key.
 
@@ -231,7 +232,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return transaction_from(row)
 
     def find(self, key: str) -> Transaction | None:
-        """Return the transaction that was opened with the key, or None if no recorded transaction has the key."""
+        """Return the transaction that was opened with the key, or None if no transaction has the key."""
         check_key(key)
         found = self._of_key(key)
         return None if found is None else transaction_from(found)
@@ -253,22 +254,22 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     ) -> bool:
         """Commit a transaction: make its writes and ``changes`` visible, and release its locks.
 
-        Return True if pending writes of killed statements may be left, which the caller then cleans up. ``changes``,
-        such as the creation of a table, runs in the database transaction of the commit, and is rolled back if the
-        commit is refused. A second commit changes nothing.
+        Return whether the caller must clean up pending writes of killed statements. ``changes``, such as the creation
+        of a table, runs in the database transaction of the commit, and is rolled back if the commit is refused. A
+        second commit changes nothing.
 
-        If transactions that overlap in time update or delete rows of the same partition or table, only the first one
-        can commit. An update of unknown partitions conflicts with an update of any partition. A caller whose locks
-        exclude other writers sets ``exclusive_write_locks``; then the commit does not look for conflicts. Two arguments
-        save round trips: ``has_statements`` if pending writes are expected, and ``only_reads`` if the transaction has
-        only read.
+        If two transactions that overlap in time update or delete rows of the same partition or table, only the first
+        commit succeeds. An update of unknown partitions conflicts with an update of any partition. A caller whose locks
+        exclude other writers sets ``exclusive_write_locks``. Then the commit does not look for conflicts. Two arguments
+        save round trips: set ``has_statements`` if the transaction probably has pending writes, and ``only_reads`` if
+        it has only read.
 
         Raises:
-            WriteConflictError: another transaction has committed first; this transaction is aborted.
+            WriteConflictError: a conflicting transaction has committed first; the transaction is aborted.
             TransactionAbortedError: the transaction was aborted; its writes never become visible.
             NoSuchTransactionError: no transaction has the id.
-            CommitOutcomeUnknownError: the connection was lost, and the outcome could not be read; look up the
-                transaction by its id, and do not delete its files.
+            CommitOutcomeUnknownError: the connection was lost, and the outcome could not be read. Look up the
+                transaction by its id, and do not delete the files of the transaction.
         """
         check_id(txn_id)
 
@@ -324,13 +325,13 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return row
 
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
-        """Commit the transactions that can be committed without checks, and return their ids.
+        """Commit the transactions that need no check for conflicts, and return their ids.
 
-        The other transactions stay unchanged: call :meth:`commit` for each of them. Two round trips per 16
-        transactions.
+        The other transactions in ``txn_ids`` stay unchanged. Call :meth:`commit` for each of these. Two round trips per
+        16 transactions.
 
         Raises:
-            OutcomeUnknownError: the connection was lost during the commit; call :meth:`commit` for each transaction.
+            OutcomeUnknownError: the connection was lost during the commit. Call :meth:`commit` for each transaction.
         """
         committed: set[int] = set()
         for batch in batches(sorted({txn_id for txn_id in txn_ids if is_id(txn_id)}), MOST_IDS):
@@ -343,7 +344,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
         """Abort a transaction: its writes never become visible, and its locks are released.
 
-        Later uses of the transaction raise an error with ``reason``. A second abort changes nothing.
+        A further use of the transaction raises an error with ``reason``. A second abort changes nothing.
 
         Raises:
             TransactionCommittedError: the transaction has committed.
@@ -360,10 +361,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="abort")
 
     def begin_again(self, txn_id: int, reason: str) -> int:
-        """Abort a transaction, open a new one with the same user and settings, and return the new id.
+        """Abort a transaction, open another transaction with the same user and settings, and return its id.
 
-        The new transaction gets the acquired locks of the old one, so it need not wait for them again. A statement
-        calls this method if other transactions have committed while the statement waited for a lock.
+        The opened transaction gets the acquired locks of the aborted transaction. A statement calls this method if
+        other transactions have committed while the statement waited for a lock.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError: the transaction has ended meanwhile.
@@ -401,8 +402,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def _abort_unknown_successor(self, txn_id: int, opened: Sequence[int], reason: str) -> None:
         """Abort the successor of a transaction, because no caller has received the successor's id.
 
-        The interrupt may have come before or after the database commit that opened the successor. If this commit was
-        not applied, another client may have got the same id for its transaction. That transaction is not aborted.
+        Nothing is aborted if the successor was not opened. Another client can then have a transaction with the same id.
         """
         for successor in opened:
             try:
@@ -415,7 +415,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
     ) -> list[int]:
-        """Abort the open transactions among ``txn_ids``, and return the ids of the aborted ones."""
+        """Abort the open transactions among ``txn_ids``, and return the ids of the aborted transactions."""
         wanted = sorted({txn_id for txn_id in txn_ids if is_id(txn_id)})
 
         def work(connection: Connection) -> list[int]:
@@ -433,7 +433,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return commit_and_abort.abort_in(connection, self._clock, txn_ids, reason, code)
 
     def heartbeat(self, txn_id: int | None = None, lock_id: int | None = None) -> None:
-        """Send a heartbeat for a transaction, for a lock, or for both. One round trip each.
+        """Send a heartbeat for a transaction, for a lock, or for both. One round trip for each.
 
         An id of None or 0 is ignored, but one id must be given.
 
@@ -465,7 +465,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             self._store.write_one(work, name="heartbeat")
 
     def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
-        """Send heartbeats for all transactions from ``lo`` to ``hi``, and return the ids without an open transaction.
+        """Send heartbeats for the open transactions from ``lo`` to ``hi``, and return the ids that are not open.
 
         Ids of unknown, committed or aborted transactions cause no error. One round trip if all transactions are open.
 
@@ -553,8 +553,8 @@ _FREE_AGAIN = 0.9
 class OpenTransactionLimit:
     """The limit on the number of open transactions.
 
-    To save queries, open transactions are counted only at intervals, and when their number may have come near the
-    limit. If the limit is reached, no transaction can be opened until the number is below 90 % of the limit.
+    Open transactions are counted at intervals, and whenever their number is perhaps near the limit. If the limit is
+    reached, no transaction can be opened until the number is below 90 % of the limit.
     """
 
     def __init__(self, limit: int, interval_s: int) -> None:
@@ -570,7 +570,7 @@ class OpenTransactionLimit:
         return self.is_near(count) or now_ms - self._counted_ms >= self._interval_ms
 
     def is_near(self, count: int) -> bool:
-        """Return whether ``count`` new transactions may reach the limit, as far as this process knows."""
+        """Return whether ``count`` new transactions can reach the limit, as far as this process knows."""
         if self._refusing or self._counted is None:
             return True
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN
@@ -579,8 +579,8 @@ class OpenTransactionLimit:
         """Compare the number of open transactions with the limit, and keep the number for later calls.
 
         Raises:
-            TooManyOpenTransactionsError: the number has reached the limit; or it had reached the limit before, and is
-                not yet below 90 % of the limit.
+            TooManyOpenTransactionsError: the number has reached the limit, or has not fallen below 90 % of the limit
+                since then.
         """
         self._counted, self._counted_ms, self._opened_since = open_count, now_ms, 0
         self._refusing = open_count >= (self._limit * _FREE_AGAIN if self._refusing else self._limit)

@@ -43,7 +43,7 @@ _OF_KEY = Prepared(SELECT_ROW.where(txns.c.key == bindparam("key", type_=String)
 _ID = counters.c.value - bindparam("before_last", type_=BigInteger)
 _COUNTER = counters.alias("txn_counter")
 NEW_TXN_ID = select(_COUNTER.c.value).where(_COUNTER.c.name == literal_column("'txn'")).scalar_subquery()
-"""The subquery for the id of a new transaction. Use it after the opening, in the same database transaction."""
+"""The subquery for the id of a new transaction. Use it in the database transaction that has opened the transaction."""
 _NOW_MS = bindparam("now_ms", type_=BigInteger)
 _VALUES: dict[str, ColumnElement[Any]] = {
     "id": _ID,
@@ -64,7 +64,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 def _inserting(values: Mapping[str, ColumnElement[Any]]) -> Prepared:
     """Return the INSERT of a new transaction's row.
 
-    The INSERT must run after the counter is locked, so that it reads the rows of all earlier transactions.
+    The INSERT must run after the counter of ids is locked, so that it reads the rows of all lower ids.
     """
     row = select(*values.values()).where(_OF_TXN_IDS)
     return Prepared(insert(txns).from_select(list(values), row, include_defaults=False))
@@ -112,10 +112,10 @@ class KeyTakenError(Exception):
 def open_transactions(
     exchange: Exchange, new: Sequence[NewTransaction], now_ms: int, check: Callable[[int], None] | None
 ) -> list[int]:
-    """Open transactions, finish the exchange, and return the ids. A key is possible only for a single transaction.
+    """Open transactions, finish the exchange, and return the ids. A key is allowed only for a single transaction.
 
-    ``check`` is called with the current number of open transactions, and may raise an error. One round trip, or two
-    with a ``check`` or a key.
+    ``check`` is called with the current number of open transactions, and raises an error to refuse the opening. One
+    round trip, or two with a ``check`` or a key.
 
     Raises:
         KeyTakenError: a transaction with the key exists.
@@ -149,12 +149,12 @@ def open_with(
 ) -> tuple[int, int, list[Rows]]:
     """Open a transaction, run ``calls``, and finish the exchange.
 
-    Return the transaction's id, the number of other open transactions (0 unless it ``counts`` them) and the calls'
-    answers.
+    Return the transaction's id, the number of other open transactions and the answers to the calls. Without ``counts``
+    the number is 0.
 
     The calls run after the INSERT of the transaction's row. The caller ensures that no other transaction has the key.
-    ``check`` is called with the current number of open transactions, and may raise an error. One round trip, or two
-    with a ``check``.
+    ``check`` is called with the current number of open transactions, and raises an error to refuse the opening. One
+    round trip, or two with a ``check``.
     """
     row = _INSERT(**new.row(now_ms))
     take_id = (_TAKE_IDS_AND_COUNT if counts else _TAKE_IDS)(count=1)
@@ -168,9 +168,9 @@ def open_with(
 
 
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
-    """Return the calls that store a new transaction as committed. The answer to the first call is its id.
+    """Return the calls that store a new transaction as committed. The answer to the first call is the transaction's id.
 
-    Send these calls last: they block the opening of transactions until the caller's database transaction ends.
+    Send these calls last, because they block the opening of transactions until the caller's database transaction ends.
     """
     return _TAKE_IDS(count=1), _INSERT_COMMITTED(**new.row(now_ms))
 

@@ -1,8 +1,8 @@
 """Pending writes: the writes of the statements of an open transaction.
 
-Later statements of the transaction read the files of its pending writes, and its commit registers them. A write is
-first recorded without directories. As long as it has no directories, its statement still runs or was killed. The
-functions run in the database transaction of the caller.
+The following statements of the transaction read the files of its pending writes. The commit registers these files in
+the catalog. A write without directories belongs to a statement that still runs or was killed. The functions run in the
+database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ from airflow_hivex.core.store.exchange import later, together
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
 CONSUMES = -1
-"""The statement id of a row that records no write, but the files that a statement reads and then deletes."""
+"""The statement id of a row that records the files that a statement reads and then deletes.
+
+The row records no write.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
     """The write of one statement in an open transaction. ``directories`` is set when the statement has ended.
 
-    If ``is_taken_back`` is true, the write is never committed, even if its statement still runs, and its files are
-    deleted. ``writer`` names a part of the transaction's work. ``began`` is the number of the session that owns the
-    write. A later session of the same writer has a higher number. ``operation`` is a running operation of a Spark
-    Connect server, and ``statement`` is the fingerprint of its statement. With ``is_claimed`` the session moves the
-    files to their final place.
+    If ``is_taken_back`` is true, the write is never committed, and its files are deleted. ``writer`` is the name of a
+    task or other part of the transaction's work. ``began`` is the number of the session that owns the write. If another
+    session repeats the work of the writer, this session has a higher number. ``operation`` is a running operation of a
+    Spark Connect server. ``statement`` is the fingerprint of the statement. With ``is_claimed`` the session is moving
+    the files to their final place.
 
     For a write to an external table, ``root`` is the folder of the table, and ``depth`` is the number of its partition
-    keys. ``places`` are the folders into which files may have been moved. With ``is_registered`` the files are visible,
-    and the files that they replace can be deleted. ``consumed`` has the files that a statement reads and then deletes,
-    by folder and name, with their sizes and times; such a row records no write.
+    keys. ``places`` are the folders into which the session moves files. With ``is_registered`` the files are visible,
+    and the replaced files can be deleted. ``consumed`` is a dict from folder to a dict from file name to (size, time):
+    the files that a statement reads and then deletes. Such a row records no write.
     """
 
     id: int
@@ -61,7 +64,7 @@ class PendingWrite:
 
     @property
     def may_be_resumed(self) -> bool:
-        """Return whether a later session of the same writer may take over the write, and wait for its operation."""
+        """Return whether another session of the same writer can take over the write, and wait for its operation."""
         is_over = self.is_taken_back or self.is_claimed or self.directories is not None
         return self.operation is not None and not is_over
 
@@ -77,14 +80,14 @@ class PendingWrite:
 
     @property
     def partitions(self) -> frozenset[str | None]:
-        """Return the partitions that the write has written. None stands for a table without partitions."""
+        """Return the written partitions. None stands for a table without partitions."""
         return self.facts.partitions(self.directories or ())
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
     """Lock the rows of transactions until the caller's database transaction ends.
 
-    Meanwhile no other client commits or changes their pending writes.
+    Until then, no other client can commit these transactions or change their pending writes.
     """
     for batch in batches(sorted(txn_ids)):
         later(connection, select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update())
@@ -105,7 +108,7 @@ def begin(
     """Record that a statement is about to write. The caller must have called :func:`one_at_a_time`.
 
     Raises:
-        WriteTakenBackError: a later session of the same writer has written.
+        WriteTakenBackError: a session of the same writer with a higher number has written.
     """
     if writer and any(each.began > began for each in of_transaction(connection, facts.txn_id, writer=writer)):
         raise WriteTakenBackError(table.full_name, facts.txn_id, writer)
@@ -140,14 +143,13 @@ def begin(
 def record(
     connection: Connection, table: StoredTable, write: PendingWrite, written: Sequence[WrittenDirectory]
 ) -> None:
-    """Record the directories that a statement has written. Later statements of the transaction read them.
+    """Record the directories that a statement has written. The following statements of the transaction read them.
 
     The caller must have called :func:`one_at_a_time`.
 
     Raises:
-        InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition or table before.
-            Its base directory would hide the new rows, which have the same write id.
-        WriteTakenBackError: a later session of the same writer has withdrawn the write.
+        InvalidOperationError: an INSERT OVERWRITE of this transaction has already written the same partition or table.
+        WriteTakenBackError: another session of the same writer has withdrawn the write.
     """
     # One round trip.
     of_table = query_of(write.facts.txn_id, table.id)
@@ -166,7 +168,7 @@ def check_owned(connection: Connection, table: str, write: PendingWrite) -> Pend
     """Return the current record of a write. The caller must have called :func:`one_at_a_time`.
 
     Raises:
-        WriteTakenBackError: a later session of the same writer has withdrawn the write, or has taken it over.
+        WriteTakenBackError: another session of the same writer has withdrawn the write, or has taken over the write.
     """
     found = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id))
     return _check_owned(from_rows(found), table, write)
@@ -188,8 +190,7 @@ def check_not_overwritten(
 ) -> None:
     """Refuse a write to a partition or table that the same transaction has overwritten; see :func:`record`.
 
-    ``of_table`` are the writes of the transaction to the table. If the refused write is among them, ``except_for`` is
-    its id.
+    ``of_table`` are the writes of the transaction to the table. The write with the id ``except_for`` is not compared.
     """
     for earlier in of_table:
         both = earlier.partitions & partitions if earlier.facts.overwrite and earlier.id != except_for else ()
@@ -204,14 +205,13 @@ def check_not_overwritten(
 
 
 def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredTable, partition: str | None) -> None:
-    """Refuse an INSERT OVERWRITE while another one of the transaction may write to the same partition or table.
+    """Refuse a second INSERT OVERWRITE of a partition or table while the first INSERT OVERWRITE has not ended.
 
-    Both statements would write the same base directory. If one of them failed, the files of the other would be deleted,
-    too. ``of_table`` are the writes of the transaction to the table. ``partition`` is None for dynamic partitions, and
-    for a table without partitions.
+    The two statements belong to one transaction, and would write the same base directory. ``of_table`` are the writes
+    of the transaction to the table. ``partition`` is None for dynamic partitions, and for a table without partitions.
 
     Raises:
-        InvalidOperationError: another INSERT OVERWRITE still runs, or was killed and not repeated.
+        InvalidOperationError: the first INSERT OVERWRITE still runs, or was killed and not repeated.
     """
     for earlier in of_table:
         meets = partition is None or earlier.facts.partition in (None, partition)
@@ -226,7 +226,7 @@ def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredT
 def overwritten_by_others(
     connection: Connection, write: PendingWrite, besides: Collection[int]
 ) -> frozenset[str | None]:
-    """Return the partitions of the write's table that statements of the same transaction have overwritten.
+    """Return the partitions that other statements of the same transaction have overwritten, in the table of the write.
 
     Writes with ids in ``besides`` do not count. The partition None stands for a table without partitions.
     """
@@ -239,7 +239,10 @@ def overwritten_by_others(
 
 
 def registered(connection: Connection, write: PendingWrite) -> frozenset[str | None]:
-    """Return the partitions in which directories of a write are registered; None is a table without partitions."""
+    """Return the partitions in which directories of a write are registered.
+
+    None stands for a table without partitions.
+    """
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
@@ -251,7 +254,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
 def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
-    """Return the writes of a transaction, or only those to a table or of a writer, in the order of statements."""
+    """Return the writes of a transaction, in the order of statements. A table or a writer can be given as a filter."""
     query = query_of(txn_id, table_id)
     if writer is not None:
         query = query.where(pending_writes.c.writer == writer)
@@ -259,13 +262,13 @@ def of_transaction(
 
 
 def query_of(txn_id: int, table_id: int | None = None) -> Select[Any]:
-    """Return the query for the writes of a transaction, or only those to a table, in the order of statements."""
+    """Return the query for the writes of a transaction, or for its writes to a table, in the order of statements."""
     query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
     return query if table_id is None else query.where(pending_writes.c.table_id == table_id)
 
 
 def from_rows(rows: Iterable[Any]) -> list[PendingWrite]:
-    """Return the writes that are stored in rows of :func:`query_of`."""
+    """Return the writes in rows of :func:`query_of`."""
     return [_from_row(row) for row in rows]
 
 
@@ -278,7 +281,7 @@ def read(connection: Connection, write_id: int) -> PendingWrite | None:
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """Return a dict from table id to a dict from partition to the directories that a transaction has written.
+    """Return the directories that a transaction has written, as a dict from table id to a dict from partition.
 
     The partition None stands for a table without partitions.
     """
@@ -296,7 +299,7 @@ def written_directories(
 def of_ended_transactions(connection: Connection, after: int, limit: int) -> list[PendingWrite]:
     """Return up to ``limit`` pending writes of ended transactions, sorted by id, with ids above ``after``.
 
-    These writes will never be registered, so their files can be deleted.
+    The files of these writes can be deleted.
     """
     query = (
         select(pending_writes)
@@ -309,7 +312,7 @@ def of_ended_transactions(connection: Connection, after: int, limit: int) -> lis
 
 
 def that_consume(connection: Connection) -> list[PendingWrite]:
-    """Return the records of the files that statements read and then delete, in all transactions."""
+    """Return the records of files that statements read and then delete, for all transactions."""
     query = select(pending_writes).where(pending_writes.c.statement_id == CONSUMES).order_by(pending_writes.c.id)
     return [_from_row(row) for row in connection.execute(query)]
 
@@ -324,7 +327,7 @@ def change_document(connection: Connection, write_id: int, **changes: Any) -> No
 
 
 def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) -> frozenset[int]:
-    """Return the ids of the writes that a later session of the same writer has taken over since they were read."""
+    """Return the ids of the writes that another session has taken over since ``writes`` were read."""
     began = {write.id: write.began for write in writes}
     return frozenset(
         row.id
@@ -335,10 +338,10 @@ def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) 
 
 
 def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
-    """Withdraw writes: from now on they are not read or committed, and their files can be deleted.
+    """Withdraw writes, so that they are never committed, and their files can be deleted.
 
-    Returns a dict from write id to True if the write had been withdrawn before. A write that is not recorded any more
-    is missing. The caller must have called :func:`one_at_a_time`.
+    Return a dict from write id to a bool: whether the write was already withdrawn before this call. A write without a
+    record is missing. The caller must have called :func:`one_at_a_time`.
     """
     rows = [
         row
@@ -356,7 +359,7 @@ def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, 
 
 
 def forget(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove the records of writes that are registered, or whose files are deleted."""
+    """Remove the records of writes. The writes must be registered, or their files deleted."""
     for batch in batches(ids):
         later(connection, delete(pending_writes).where(pending_writes.c.id.in_(batch)))
 

@@ -21,15 +21,14 @@ SHARED = (_STORED, _STORED_MODE)
 
 
 def agree(store: Store, settings: Settings, shared: Sequence[Sequence[Any]]) -> Settings:
-    """Return the settings with the values that all clients of the metastore share. ``shared`` are the stored ones.
+    """Return the settings with the values that all clients of the metastore share. ``shared`` are the stored values.
 
-    The shared settings are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The metastore stores both. A client
-    without one of the settings uses the stored value. A client with ``hivex.namespace.mode`` changes the stored value.
-    A client with another time-out changes the stored time-out, but only if no transaction is open and no lock exists.
-    With different time-outs, one client could abort transactions of another whose heartbeats come less often.
+    The shared settings are ``hive.txn.timeout`` and ``hivex.namespace.mode``. A value that this client has set replaces
+    the stored value. If this client has not set a value, the stored value is returned. The time-out can change only if
+    no transaction is open and no lock exists.
 
     Raises:
-        InvalidSettingError: the time-out differs from the stored one, and transactions or locks are open.
+        InvalidSettingError: the time-out differs from the stored time-out, and a transaction is open or a lock exists.
     """
     rows, modes = shared
     stored = next((row.value for row in rows), None)
@@ -43,7 +42,7 @@ def agree(store: Store, settings: Settings, shared: Sequence[Sequence[Any]]) -> 
 def _mode(store: Store, settings: Settings, stored: int | None) -> bool:
     """Return whether namespaces are closed by default: the setting of this client, or else the stored value.
 
-    The setting of this client, if it has one, becomes the stored value.
+    The setting of this client, if set, becomes the stored value.
     """
     wanted = int(settings[NAMESPACE_MODE])
     if not settings.is_given(NAMESPACE_MODE):

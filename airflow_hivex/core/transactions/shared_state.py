@@ -19,18 +19,18 @@ from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import txns
 
 MOST_STATEMENTS = 4096
-"""The largest number of writing statements of a transaction: an id has 12 bits. Source: Hive BucketCodec."""
+"""The largest number of writing statements of a transaction. A statement id has 12 bits. Source: Hive BucketCodec."""
 
 
 NOT_TAKEN = ""
 """The stored snapshot of a transaction of several statements that has no snapshot yet.
 
-The transaction may later read any table. The value shows the cleaner that its current locks do not cover all reads.
+The value shows the cleaner that the transaction can still read any table, also without a lock at present.
 """
 
 
 def mark_shared(connection: Connection, txn_id: int) -> None:
-    """Mark that a transaction has several statements, before its first statement here; see :data:`NOT_TAKEN`."""
+    """Mark a transaction as a transaction of several statements, before its first statement; see :data:`NOT_TAKEN`."""
     later(
         connection,
         update(txns)
@@ -45,7 +45,7 @@ def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
 
 
 def snapshot_query(txn_id: int) -> Select[Any]:
-    """Return the query whose rows :func:`snapshot_from` reads: the shared snapshot of a transaction."""
+    """Return the query for the shared snapshot of a transaction. :func:`snapshot_from` reads its rows."""
     return select(txns.c.snapshot).where(txns.c.id == txn_id)
 
 
@@ -78,7 +78,7 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
 
 
 def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> None:
-    """Make an earlier snapshot the snapshot of a transaction, so that the cleaner keeps the files that it sees.
+    """Make ``snapshot`` the snapshot of a transaction, so that the cleaner keeps the files that this snapshot sees.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.
@@ -94,7 +94,7 @@ def next_statement_id(connection: Connection, txn_id: int) -> int:
 
 
 def taking_statement_id(txn_id: int) -> ReturningUpdate[Any]:
-    """Return the UPDATE that takes the next statement id of a transaction; :func:`statement_id_from` reads its rows."""
+    """Return the UPDATE that takes the next statement id. :func:`statement_id_from` reads the rows of the UPDATE."""
     return (
         update(txns)
         .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
@@ -105,8 +105,6 @@ def taking_statement_id(txn_id: int) -> ReturningUpdate[Any]:
 
 def statement_id_from(rows: Iterable[Any], txn_id: int) -> int:
     """Return the statement id from the rows of :func:`taking_statement_id`. The first id of a transaction is 0.
-
-    The id is a part of the names of the directories that the statement writes.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.

@@ -1,6 +1,6 @@
 """Transactions for single changes, so that each change of a managed table has a write id.
 
-If the caller has no transaction, one is opened and committed in the database transaction of the change.
+If the caller has no transaction, a transaction is opened and committed in the database transaction of the change.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from airflow_hivex.core.transactions.opening import NewTransaction, open_transac
 
 _AGENT = "a change by the catalog"
 _TIMEOUT_S = 300
-"""The time-out in seconds of such a transaction. It has no effect, since others see only the committed transaction."""
+"""The time-out in seconds of a transaction for a single change. No other client ever sees the transaction open."""
 
 
 def open_in(connection: Connection, now_ms: int) -> int:
-    """Open a transaction and return its id; :func:`commit_in` commits it. One round trip.
+    """Open a transaction and return its id. The caller must commit it by :func:`commit_in`. One round trip.
 
-    Call this function late: other clients cannot open transactions until the caller's database transaction ends.
+    Call this function late, because other clients cannot open transactions until the caller's database transaction
+    ends.
     """
     host = socket.gethostname()[:255]
     new = NewTransaction(TxnType.DEFAULT, _TIMEOUT_S, user="", host=host, agent_info=_AGENT, key=None)
@@ -38,9 +39,10 @@ def open_in(connection: Connection, now_ms: int) -> int:
 
 
 def take_write_id(connection: Connection, txn_id: int, table_id: int, at_least: int = 1) -> int:
-    """Return the write id of a transaction for a table. Safe to repeat. One round trip, or more with ``at_least``.
+    """Return the write id of a transaction for a table. One round trip, or more with ``at_least``.
 
-    A write id below ``at_least`` is replaced by a higher one, unless the transaction has already used it to write.
+    A write id below ``at_least`` is replaced by a higher write id, unless the transaction has already written to the
+    table.
 
     Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only.
@@ -80,11 +82,10 @@ def commit_at_once(
     user: str,
     agent_info: str | None,
 ) -> int | None:
-    """Commit ``changes`` in a new transaction, and return its id, or None if a check of locks has failed.
+    """Commit ``changes`` in a new transaction, and return its id, or None if a lock would have to wait.
 
-    After a failed check nothing is changed. ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent
-    after the changes. From then on new lock requests wait until the commit, so that the result of the checks stays
-    true. Two round trips in addition to those of the changes.
+    ``checks`` are the calls of :func:`grants.checks_at_once`. If the result is None, nothing is changed. Two round
+    trips in addition to the round trips of ``changes``.
 
     Raises:
         OutcomeUnknownError: the connection was lost during the commit, and the outcome could not be read.
@@ -116,7 +117,7 @@ def commit_at_once(
 
 
 def _outcome(transactions: TransactionManager, new: NewTransaction, error: OutcomeUnknownError) -> int | None:
-    """Return the id of a transaction if its commit was applied, or None if it was not.
+    """Return the id of a transaction if its commit was applied, or else None.
 
     Call this function after the connection was lost during the commit.
     """

@@ -1,6 +1,7 @@
-"""The snapshots of transactions: reading them, comparing them with later commits, and keeping their files.
+"""The snapshots of transactions.
 
-A snapshot is kept if its files are read after the end of its transaction.
+Snapshots are read, compared with commits that they do not see, and kept. A kept snapshot keeps its files after the end
+of its transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from airflow_hivex.core.transactions.table_names import read_table_ids, read_tab
 
 
 class SnapshotReader:
-    """The service that reads snapshots, and the commits of other transactions since a snapshot."""
+    """The service that reads snapshots, and the commits of other transactions after a snapshot."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -58,9 +59,8 @@ class SnapshotReader:
     ) -> frozenset[str]:
         """Return the tables (``database.table``) that have commits after the snapshot.
 
-        A statement with exclusive locks calls this method after it has waited for the locks. If the result is not
-        empty, the statement needs a new snapshot. With ``updates_only`` commits that only insert rows do not count. The
-        transaction of the snapshot must be open, so that the records of later commits still exist.
+        With ``updates_only`` commits that only insert rows do not count. The transaction of the snapshot must be open,
+        so that the records of commits after the snapshot still exist.
 
         Raises:
             NoSuchTableError: a table does not exist.
@@ -72,8 +72,8 @@ class SnapshotReader:
     def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
         """Return whether a commit would now fail because of a conflict, if the transaction had updated ``resources``.
 
-        A resource is a table id with a partition, or with None for the whole table. No row is locked, so a commit of
-        another transaction can change the result. One round trip for up to 10,000 tables.
+        A resource is (table id, partition). The partition None stands for the whole table. No row is locked. So a
+        commit of another transaction can change the result. One round trip for up to 10,000 tables.
 
         Raises:
             NoSuchTransactionError: ``txn_id`` is not a valid id.
@@ -84,14 +84,14 @@ class SnapshotReader:
 
 
 def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
-    """Return a dict from table id to name (``database.table``) for the named tables. One round trip."""
+    """Return a dict from table id to name (``database.table``). One round trip."""
     wanted = {name: split_name(name) for name in names}
     found = read_table_ids(connection, wanted.values())
     return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest id up to which the snapshot of transaction ``txn_id`` sees all transactions as ended."""
+    """Return the highest id for which the snapshot of ``txn_id`` sees all transactions up to this id as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 
@@ -108,9 +108,8 @@ def keep(
 ) -> None:
     """Keep the files of tables that a snapshot sees, even after its transaction has ended. One round trip.
 
-    Spark computes a DataFrame, and a client reads the files of a listing, only after the transaction has ended. The
-    cleaner keeps the files until the snapshot expires (``hivex.dataframe.retention.time``). The snapshot locks nothing:
-    DROP and TRUNCATE still remove the files.
+    For example, Spark computes a DataFrame after the transaction has ended. The cleaner keeps the files until the
+    snapshot expires (``hivex.dataframe.retention.time``). DROP and TRUNCATE still remove the files.
     """
     rows = [
         {
@@ -130,10 +129,10 @@ def keep(
 def keep_lower(
     connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
 ) -> None:
-    """Keep the files that an earlier snapshot of a table sees, for an open transaction. Two round trips.
+    """Keep the files of a table that an old snapshot sees, for an open transaction. Two round trips.
 
-    The snapshot sees all transactions up to ``settled_txn_id`` as ended. If the transaction already keeps a snapshot of
-    the table, the earlier of the two stays.
+    The old snapshot sees all transactions up to ``settled_txn_id`` as ended. If the transaction already keeps a
+    snapshot of the table, the older of the two snapshots is kept.
     """
     k = kept_snapshots.c
     removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)

@@ -1,4 +1,4 @@
-"""The ids of tables by name, and the write ids that earlier tables of the same name have used.
+"""The ids of tables by name, and the write ids that dropped and renamed tables have used under a name.
 
 The functions run in the caller's database transaction.
 """
@@ -89,9 +89,9 @@ def split_name(name: str) -> QualifiedName:
 
 
 _KEPT_MS = 10 * 86_400_000
-"""The time in milliseconds for which the next write id of a dropped or renamed table is kept under its old name.
+"""The time in milliseconds for which the next write id of a dropped or renamed table is kept under the old name.
 
-Caches keep their entries for a shorter time, if the retention of the notification log has its default.
+By default, caches keep their entries for a shorter time.
 """
 
 _NEXT_OF = select(former_write_ids.c.next).where(
@@ -110,11 +110,10 @@ _BEGIN = Prepared(
 
 
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
-    """Record the next write ids of tables that are dropped or renamed, for later tables of the same names.
+    """Record the next write ids of tables that are dropped or renamed, for the next tables with the same names.
 
-    The write id of the drop or rename itself counts as used. A write id list in text form has the name of its table,
-    but not its id. So the lists of two tables of one name must differ. Otherwise a reader with the list of the later
-    table could get the earlier table from the cache of a process that does not know the later one yet.
+    The write id of the drop or rename itself counts as used. A write id list as text has the name of its table, but not
+    the id. So the lists of two tables with the same name must differ. Otherwise a cache could confuse the two tables.
     """
     former, following = former_write_ids.c, next_write_ids.c
     later(connection, delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
@@ -135,13 +134,13 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
 
 def beginning_after(name: QualifiedName, table_id: int, first: int) -> Call:
-    """Return the call that stores the first write id of a new table. Its answer has this id as ``next``.
+    """Return the call that stores the first write id of a new table. The answer to the call has this id as ``next``.
 
-    The first write id is ``first``, or a higher id that no earlier table of the name has used.
+    The first write id is ``first``, or a higher id that no former table of the name has used.
     """
     return _BEGIN(of_database=name[0], of_table=name[1], of_id=table_id, first=first)
 
 
 def next_of(connection: Connection, name: QualifiedName) -> int:
-    """Return the write id after all write ids of earlier tables of a name, or 1 without such tables. One round trip."""
+    """Return the lowest write id above all ids that former tables of a name have used, or 1. One round trip."""
     return connection.execute(_NEXT_OF, {"of_database": name[0], "of_table": name[1]}).scalar_one_or_none() or 1

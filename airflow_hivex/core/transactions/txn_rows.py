@@ -38,7 +38,7 @@ FIND = Prepared(_OF_ID)
 LOCK = Prepared(_OF_ID.with_for_update())
 """The query for the row of the transaction ``txn_id``. It locks the row for a change."""
 LOCK_FREE = PreparedForIds(lambda ids: SELECT_ROW.where(txns.c.id.in_(ids)).with_for_update(skip_locked=True))
-"""The query for rows of transactions. It locks them for a change, and skips rows that other clients have locked."""
+"""The query for rows of transactions. It locks the rows for a change, and skips rows that other clients have locked."""
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:
@@ -70,7 +70,8 @@ def read_row(connection: Connection, txn_id: int) -> Row[Any]:
 def check_open(connection: Connection, txn_id: int) -> None:
     """Check that a transaction is open, and keep it open until the caller's database transaction ends.
 
-    On PostgreSQL the query is sent together with the caller's next query or commit, which then raises the errors.
+    On PostgreSQL the query is sent together with the caller's next query or commit. This query or commit raises the
+    errors.
 
     Raises:
         TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
@@ -83,7 +84,7 @@ def row_from(txn_id: int, found: Rows) -> TxnRow:
     """Return the row of a transaction from the answer to :data:`FIND` or :data:`LOCK`.
 
     Raises:
-        NoSuchTransactionError: the answer has no row, so no transaction has the id.
+        NoSuchTransactionError: no transaction has the id.
     """
     if not found:
         raise NoSuchTransactionError(txn_id)
@@ -91,7 +92,7 @@ def row_from(txn_id: int, found: Rows) -> TxnRow:
 
 
 def transaction_from(row: Row[Any]) -> Transaction:
-    """Return the record of a transaction from its row, which must have all columns."""
+    """Return the record of a transaction from its row. The row must have all columns."""
     return Transaction(
         id=row.id,
         state=TxnState(row.state),

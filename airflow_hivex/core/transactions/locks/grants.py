@@ -1,7 +1,7 @@
-"""The grant of locks that no other lock blocks, in one round trip. Most locks are granted in this way.
+"""The grant of locks that no other lock blocks, in one round trip.
 
-All queries of a grant are sent together, so the INSERT of each lock has conditions, called guards. If a guard fails,
-the database inserts no lock. The caller then requests the locks step by step, and so gets the reason.
+All queries of a grant are sent together. So the INSERT of each lock has conditions, called guards. If a guard is false,
+the lock is not inserted. The caller must then request the locks by other queries.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 class _Owner(Enum):
     """The owner of the locks of a request.
 
-    ``TXN`` is an open transaction. ``NEW_TXN`` is a transaction that the same database transaction opens. ``NONE``
-    means that the locks belong to no transaction.
+    ``TXN`` is an open transaction. ``NEW_TXN`` is a transaction that is opened in the same database transaction.
+    ``NONE`` means that the locks belong to no transaction.
     """
 
     NONE = auto()
@@ -125,8 +125,8 @@ class _Owner(Enum):
 def _granting(level: LockLevel, owner: _Owner, is_new_table: bool) -> Prepared:
     """Return the INSERT of a lock, with its guards.
 
-    The guards are: the locked object exists, the transaction is open, and no earlier lock might block the lock. For a
-    new table, the database must exist.
+    The guards are: the locked object exists, the transaction is open, and no lock with a lower id can block the lock.
+    For a new table, the database must exist.
     """
     locked = _NAMED_DATABASE if is_new_table or level is LockLevel.DB else _NAMED_TABLE
     guards: list[ColumnElement[bool]] = [locked.exists()]
@@ -160,7 +160,7 @@ _ALL_OR_NOTHING = Prepared(
 
 
 def _noting(txn_id: ColumnElement[int]) -> Prepared:
-    """Return the INSERT that records a table or partition that the owner will write, if its locks were granted."""
+    """Return the INSERT that records a table or partition that the owner will write, if the locks were granted."""
     return Prepared(
         insert(txn_components).from_select(
             ["txn_id", "table_id", "partition", "operation"],
@@ -181,7 +181,7 @@ _NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
-    """Return a query that finds a row if no existing lock can block a lock of this level."""
+    """Return a query that returns a row if no existing lock can block a lock of this level."""
     ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
     guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
     return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))
@@ -191,7 +191,9 @@ _CHECK = {level: _checking(level) for level in LockLevel}
 
 
 def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
-    """Return calls that check whether locks could be granted now. If so, every answer but the first has a row.
+    """Return calls that check whether locks could be granted now.
+
+    They could if every answer except the first has a row.
 
     The first call makes new lock requests wait until the caller's database transaction ends.
     """
@@ -230,8 +232,8 @@ def grant_at_once(
 ) -> list[LockResponse | None]:
     """Grant the locks of each request if possible, finish the exchange, and return one response for each request.
 
-    One round trip. The tables that a granted request will write are recorded. A response is None if the request was
-    not granted, for any reason.
+    One round trip. The tables that a granted request will write are recorded. The response to a request that was not
+    granted is None.
     """
     calls, first_of = [_TAKE_IDS(count=len(requests))], []
     for number, request in enumerate(requests, 1):
@@ -246,15 +248,15 @@ def grant_at_once(
 
 
 def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> list[Call]:
-    """Return the calls that grant locks to a new transaction, which the same database transaction opens.
+    """Return the calls that grant locks to a transaction that is opened in the same database transaction.
 
-    If another lock might block one of the locks, no lock is granted. :func:`granted_to_new` reads the answers.
+    If another lock can block one of the locks, no lock is granted. :func:`granted_to_new` reads the answers.
     """
     return [_TAKE_IDS(count=1), *_granting_calls(matrix, request, _Owner.NEW_TXN, 0, now_ms)]
 
 
 def granted_to_new(request: LockRequest, answers: Sequence[Rows]) -> LockResponse | None:
-    """Return the response to a request of :func:`granting_to_new`, or None if its locks were not granted."""
+    """Return the response to a request of :func:`granting_to_new`, or None if the locks were not granted."""
     return _response(answers[1 : 1 + len(request.components)])
 
 
@@ -265,7 +267,7 @@ def _response(granted: Sequence[Rows]) -> LockResponse | None:
 def _granting_calls(
     matrix: LockMatrix, request: LockRequest, owner: _Owner, before_last: int, now_ms: int
 ) -> list[Call]:
-    """Return the calls that grant one request. The first calls insert the locks, one for each component."""
+    """Return the calls that grant one request. The first calls insert one lock for each component."""
     components = request.components
     of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [

@@ -1,8 +1,8 @@
 """The lock manager. Requests wait in the order of their ids, and all locks of a request are granted together.
 
-A request takes the next id. It then reads those acquired and waiting locks with lower ids that overlap its own locks.
-Ids become visible in their order, so a request with a lower id cannot appear later. Therefore a grant need not block
-all other requests. Source: docs/reference/locks.md.
+A request takes the next id. It waits for locks with lower ids that conflict with its own locks. A request with a lower
+id cannot appear afterwards, because ids become visible in their order. So a grant need not block all other requests.
+Source: docs/reference/locks.md.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 class LockManager:
     """The service for locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
 
-    The locks of a transaction are held until the transaction ends. Other locks need heartbeats, and end
+    The locks of a transaction are held until the transaction ends. Locks without a transaction need heartbeats, and end
     ``hive.txn.timeout`` after the last heartbeat. ``monotonic`` is the clock of a waiting request.
     """
 
@@ -95,10 +95,10 @@ class LockManager:
         may_be_missing: bool = False,
         waiting: Callable[[int], object] | None = None,
     ) -> LockResponse:
-        """Request locks on all ``components`` together, and by default wait until they are granted.
+        """Request locks on all ``components`` together, and by default wait until the locks are granted.
 
-        The tables and partitions that the transaction will write are recorded, too. Its commit needs this record to
-        find write conflicts.
+        The tables and partitions that the transaction will write are recorded, too. The commit of the transaction needs
+        this record to find write conflicts.
 
         Args:
             components: the locks; locks of one transaction never block each other.
@@ -106,20 +106,21 @@ class LockManager:
             user: the user of the request, shown to clients that wait for the locks.
             host: the user's machine; by default this machine.
             agent_info: the work that needs the locks, such as a DAG run and task.
-            wait: whether to wait. If False, the response may be WAITING; the caller then repeats :meth:`check`.
-            timeout: the most seconds to wait, by default as long as ``hive.lock.numretries`` and
-                ``hive.lock.sleep.between.retries`` allow (about 91 minutes).
+            wait: whether to wait. If False, the response can be WAITING. The caller must then repeat :meth:`check`.
+            timeout: the longest wait in seconds. The default follows from ``hive.lock.numretries`` and
+                ``hive.lock.sleep.between.retries`` (about 91 minutes).
             zero_wait_read: whether the response is NOT_ACQUIRED at once if a SHARED_READ lock would have to wait.
-            exclusive_ctas: whether the response is NOT_ACQUIRED at once if any lock would have to wait. The table need
-                not exist yet.
+            exclusive_ctas: whether the response is NOT_ACQUIRED at once if any lock would have to wait. The locked
+                table need not exist.
             may_be_missing: whether a lock on a name without an object can be granted, as in Hive. The lock is then
-                valid for an object that gets the name later.
-            waiting: called with the id of the request if the request has to wait; :meth:`unlock` ends the wait.
+                valid for the object that gets the name.
+            waiting: a function that is called with the id of the request if the request has to wait. :meth:`unlock`
+                with this id ends the wait.
 
         Raises:
             LockTimeoutError: the time limit is reached, and the request is withdrawn. The error names the blocking
                 lock.
-            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
+            DeadlockError: the transaction was the youngest in a circle of waiting transactions, and was aborted.
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
             NoSuchDatabaseError, NoSuchTableError: the object does not exist.
             InvalidLockRequestError: there are no components, the time-out is negative, or a component of a
@@ -200,7 +201,9 @@ class LockManager:
         host: str | None = None,
         agent_info: str | None = None,
     ) -> LockRequest:
-        """Return a lock request for :meth:`acquire_together`, from arguments of :meth:`acquire`. Nothing is locked.
+        """Return a lock request for :meth:`acquire_together`.
+
+        The arguments are those of :meth:`acquire`. Nothing is locked.
 
         Raises:
             InvalidLockRequestError: there are no components, or a transaction's component has no operation.
@@ -214,9 +217,10 @@ class LockManager:
         )
 
     def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
-        """Grant the locks of those requests that are not blocked, and return the response to each. One round trip.
+        """Grant the locks of requests that are not blocked, and return one response for each request. One round trip.
 
-        Requests are granted in their order. The response to a blocked request is None: call :meth:`acquire` for it.
+        Requests are granted in their order. The response to a blocked request is None. Call :meth:`acquire` for this
+        request.
         """
         simple = [request for request in requests if request.is_simple]
         responses = iter(self._grant_at_once(simple) if simple else ())
@@ -233,11 +237,10 @@ class LockManager:
         user: str = "",
         agent_info: str | None = None,
     ) -> int | None:
-        """Commit ``changes`` without waiting for locks, and return the id of the committed transaction.
+        """Commit ``changes`` without locks, and return the id of the transaction, or None if a lock would have to wait.
 
-        One database transaction makes the changes, and checks at its end whether locks on ``components`` could be
-        granted. If they could not, the changes are rolled back, and the result is None. The caller must then open a
-        transaction and call :meth:`acquire`.
+        The changes are committed if locks on ``components`` could be granted at once. Otherwise the changes are rolled
+        back, and the result is None. The caller must then open a transaction and call :meth:`acquire`.
 
         Raises:
             StoreUnavailableError: nothing was applied. If the connection is lost, the outcome is looked up first.
@@ -302,8 +305,7 @@ class LockManager:
     ) -> list[LockInfo]:
         """Return the locks of a database, table, partition, transaction or request, or all locks. One round trip.
 
-        Acquired locks come before waiting ones. Each group is sorted by strictness and id. ``model.locks.show_row``
-        converts a lock to a line of SHOW LOCKS.
+        Acquired locks come before waiting locks. Each group is sorted by strictness and id.
         """
         query = select_locks()
         if database is not None:
@@ -322,9 +324,9 @@ class LockManager:
             return sorted(map(lock_from_row, connection.execute(query)), key=show_order)
 
     def drop_timed_out(self) -> list[int]:
-        """Remove timed-out locks that belong to no transaction, and return the ids of their requests.
+        """Remove timed-out locks without a transaction, and return the ids of their requests.
 
-        Their last heartbeat is older than ``hive.txn.timeout``.
+        A lock has timed out if its last heartbeat is older than ``hive.txn.timeout``.
         """
         oldest_ms = self._clock() - int(self._settings["hive.txn.timeout"]) * 1000
 
@@ -454,7 +456,7 @@ class LockManager:
 
 
 class _NotGrantedError(Exception):
-    """Error: a request would have to wait, but must not wait, so its database transaction is rolled back."""
+    """Error: a request that must not wait would have to wait. Its database transaction is rolled back."""
 
     def __init__(self, response: LockResponse) -> None:
         super().__init__(response.message)

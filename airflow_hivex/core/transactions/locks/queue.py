@@ -42,11 +42,10 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """Return the first component that must wait and the lock that blocks it, or None if all can be granted.
+    """Return (component, blocking lock) for the first component that must wait, or None if all can be granted.
 
-    ``before`` is the id of the request if it is already in the queue. A transaction does not wait for its own locks.
-    One round trip, or two if the request is blocked. The queries read only the locks that overlap the request and have
-    a type that can block it.
+    ``before`` is the id of the request if the request is already in the queue. A transaction does not wait for its own
+    locks. One round trip, or two if the request is blocked.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
     queries = [
@@ -89,8 +88,8 @@ def _conditions(
 def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
     """Return the query for the locks that satisfy a condition.
 
-    Several locks of one request in one table, with the same type and state, block in the same way. For ``IN_TABLE`` and
-    ``IN_DATABASE`` the query returns only the first of them.
+    For ``IN_TABLE`` and ``IN_DATABASE`` the query returns only one lock for each request, table, type and state,
+    because all these locks block in the same way.
     """
     if reach is Reach.AT_OR_ABOVE:
         return select(locks).where(condition)
@@ -117,10 +116,10 @@ def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
 def conditions_ahead(
     matrix: LockMatrix, components: Iterable[LockComponent]
 ) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
-    """Yield conditions for the locks that overlap a component and have a type that may block it.
+    """Yield conditions for the locks that overlap a component and have a type that can block the component.
 
-    Each of these locks satisfies at least one condition. A condition compares one indexed column with up to 1,000
-    names.
+    Each of these locks satisfies at least one of the conditions. A condition compares one indexed column with up to
+    1,000 names.
     """
     names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
     for component in components:

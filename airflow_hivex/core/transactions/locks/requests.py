@@ -35,7 +35,7 @@ _OPERATIONS = {
 def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> list[LockComponent]:
     """Return the distinct components of a request.
 
-    A component of a transaction must have an operation, which the transaction's commit uses.
+    A component of a transaction must have an operation.
 
     Raises:
         InvalidObjectError: the name of a new table is not a valid name.
@@ -67,7 +67,7 @@ def check_request(
     """Check a request, and return its transactional tables as a dict from (database, name) to id. One round trip.
 
     The check keeps the transaction open until the caller's database transaction ends. With ``may_be_missing`` the
-    objects need not exist. When a missing table is created, :func:`note_locks_of` records the writes to it.
+    objects need not exist.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or table does not exist, and ``may_be_missing`` is false.
@@ -113,7 +113,7 @@ def note_components(
 
 
 def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
-    """Record the writes of transactions that have requested locks on a table before it was created. One round trip."""
+    """Record the writes of transactions that requested locks on a table before the table existed. One round trip."""
     letters = {number.value: operation.value for number, operation in _OPERATIONS.items()}
     held = select(
         locks.c.txn_id,
@@ -134,8 +134,8 @@ def writes_of_request(
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
     """Return the distinct writes of a request, as ((database, table), partition, operation).
 
-    If the partitions of several writes to a table are unknown, they become one write to the table. Its operation is
-    INSERT if all of these writes are inserts, or else UPDATE.
+    All writes to unknown partitions of a table become one write. Its operation is INSERT if all these writes are
+    inserts, or else UPDATE.
     """
     noted: dict[tuple[tuple[str, str], str | None, Operation], None] = {}
     dynamic: dict[tuple[str, str], Operation] = {}

@@ -37,8 +37,8 @@ from airflow_hivex.core.store.schema.base import partition_from_column
 CHANNEL = "hivex_locks"
 """The PostgreSQL channel on which removed lock requests are announced.
 
-A notification has the ids of the removed requests, separated by commas. If it is empty, any request may have been
-removed.
+A notification has the ids of the removed requests, separated by commas. An empty notification means that any requests
+can have been removed.
 """
 
 # PostgreSQL takes payloads up to 8,000 bytes.
@@ -73,7 +73,7 @@ _FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 HELD_BY_TXNS = PreparedForIds(
     lambda ids: select(locks.c.txn_id, locks.c.lock_id, locks.c.state).where(locks.c.txn_id.in_(ids)).with_for_update()
 )
-"""The query for the transaction id, request id and state of each lock of transactions. It locks the rows, too."""
+"""The query for the transaction id, request id and state of each lock of transactions. It also locks these rows."""
 _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
 
 
@@ -100,18 +100,21 @@ HAS_WAITING = select(locks.c.lock_id).where(_OF_TXN, _IS_WAITING).exists()
 
 
 def releasing_if_committed(txn_id: int) -> list[Call]:
-    """Return the calls that release the locks of a transaction if it has committed. It must not wait for a lock."""
+    """Return the calls that release the locks of a transaction if it has committed.
+
+    The transaction must not wait for a lock.
+    """
     return [_TELL_OF_TXN(txn_id=txn_id), _DELETE_OF_TXN(txn_id=txn_id)]
 
 
 def select_locks() -> Select[Any]:
-    """Return the query for all columns of locks, with the last heartbeat of the lock or its transaction."""
+    """Return the query for all columns of locks, and for the last heartbeat of each lock or of its transaction."""
     alive = select(txns.c.heartbeat_ms).where(txns.c.id == locks.c.txn_id).scalar_subquery()
     return select(locks, func.coalesce(alive, locks.c.heartbeat_ms).label("alive_ms"))
 
 
 def lock_from_row(row: Row[Any]) -> LockInfo:
-    """Return the lock that is stored in a row of :func:`select_locks`, or in a row of ``locks``."""
+    """Return the lock in a row of :func:`select_locks` or of the table ``locks``."""
     blocked_by = None
     if row.blocked_by_lock_id is not None:
         blocked_by = (row.blocked_by_lock_id, row.blocked_by_internal_id)
@@ -164,9 +167,9 @@ def releasing(held: Rows) -> list[Call]:
 
 
 def unlocking(lock_id: int) -> tuple[Call, ...]:
-    """Return the calls that delete a request's locks if the request has no transaction or still waits.
+    """Return the calls that delete the locks of a request if the request has no transaction or still waits.
 
-    The answer to the first call has the transaction id and state of each lock of the request before the deletion.
+    The answer to the first call has the transaction id and state that each lock had before the deletion.
     """
     return (
         _FIND_REQUEST(lock_id=lock_id),

@@ -75,7 +75,7 @@ class LockWaiter:
         self._matrix = matrix
         self._monotonic = monotonic
         self.while_waiting: Callable[[], object] | None = None
-        """A function that is called repeatedly while a request waits. It removes locks of dead clients."""
+        """A function that removes locks of dead clients. It is called repeatedly while a request waits."""
 
     def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
         """Wait until a request is granted, and return the response. ``check`` tries to grant the request.
@@ -118,7 +118,7 @@ class LockWaiter:
 
     @contextmanager
     def released_on_error(self, request: WaitingRequest) -> Iterator[None]:
-        """Remove the request from the queue if the wait fails."""
+        """Remove the request from the queue if the block raises an error."""
         try:
             yield
         except BaseException:
@@ -134,9 +134,9 @@ class LockWaiter:
             raise
 
     def break_deadlock(self, txn_id: int | None) -> bool:
-        """Abort the youngest transaction of a circle of waiting transactions that contains ``txn_id``.
+        """Abort the youngest transaction of a circle of waiting transactions with ``txn_id``.
 
-        Return True if such a circle existed.
+        Return whether a circle existed.
 
         Raises:
             DeadlockError: ``txn_id`` was the youngest transaction, and is aborted.
@@ -157,7 +157,7 @@ class LockWaiter:
         return True
 
     def patience_s(self) -> float:
-        """Return the longest time in seconds that a request waits by default, from the settings ``hive.lock.*``."""
+        """Return the default limit in seconds for the wait of a request, from the settings ``hive.lock.*``."""
         left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
         pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
         while left and pause_s < longest_s:
@@ -177,10 +177,9 @@ class LockWaiter:
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
-        """Return whether a lock still exists. If so, listeners will get a notification of its deletion.
+        """Return whether a lock still exists, so that listeners will get a notification of its deletion.
 
-        The owner may just be deleting the lock without having seen the waiting request, and then sends no notification.
-        In this case the method waits for the owner's commit, and returns False.
+        If a commit is just deleting the lock, the method waits for the end of the commit, and returns False.
         """
         query = (
             select(locks.c.lock_id)
@@ -232,12 +231,11 @@ _WAITS_ITSELF = (
 
 
 def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tuple[int, ...]:
-    """Return a shortest circle of waiting transactions that contains ``txn_id``, or an empty tuple.
+    """Return a shortest circle of waiting transactions that contains ``txn_id``, or an empty tuple without a circle.
 
-    A request waits for each earlier lock, acquired or waiting, whose type conflicts with its own. It does not wait if
-    its transaction already holds a lock that is at least as strict. One round trip if no later request waits. Otherwise
-    each step of the search takes two more round trips. They read only locks of the transactions that the search has
-    reached.
+    A request waits for each acquired or waiting lock with a lower id and a conflicting type. It does not wait if its
+    transaction already holds a lock that is at least as strict. One round trip if no request with a higher id waits.
+    Otherwise each step of the search takes two more round trips.
     """
     own = select(locks.c.lock_id).where(locks.c.txn_id == txn_id).order_by(locks.c.lock_id).limit(1).scalar_subquery()
     behind = select(_OTHERS.c.lock_id).where(
@@ -252,7 +250,7 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
 
 
 def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[int]) -> Mapping[int, set[int]]:
-    """Return a dict from transaction id to the ids of the waiting transactions that it waits for. Two round trips."""
+    """Return a dict from each waiting transaction to the transactions that block it. Two round trips."""
     queue = _Queue(connection, txn_ids)
     queries = [
         select(
@@ -286,7 +284,7 @@ def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[in
 
 
 class _Waiting(NamedTuple):
-    """A component of a waiting request, without its partition, since all partitions of a table need only one check."""
+    """A component of a waiting request, without the partition. All partitions of a table need only one check."""
 
     txn_id: int
     lock_id: int
@@ -324,7 +322,10 @@ class _Queue:
             self._in_database[component.database].add(each)
 
     def that_meet(self, reach: Reach, ahead: LockComponent) -> Iterable[_Waiting]:
-        """Return the waiting requests that overlap the lock ``ahead``, which the condition for ``reach`` has found."""
+        """Return the waiting requests that overlap the lock ``ahead``.
+
+        The condition for ``reach`` has found this lock.
+        """
         if reach is Reach.IN_TABLE:
             return self._at[ahead.database, ahead.table, None]
         if reach is Reach.IN_DATABASE:
