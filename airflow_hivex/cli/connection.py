@@ -24,7 +24,10 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GivenMetastore:
-    """A metastore that the caller of ``hivex`` passes. Then options must not name one; the environment is ignored."""
+    """A metastore that the caller of ``hivex`` passes.
+
+    With such a metastore, the options must not name one, and the environment is ignored.
+    """
 
     url: str = field(repr=False)
     clusters: Mapping[str, Any] | str | None = field(default=None, repr=False)
@@ -41,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser, given: GivenMetastore | None = 
 
 
 def add_options_to_command(command: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of a command, so that they may also follow the name of the command."""
+    """Add the options to the parser of a command, so that users can also write them after the name of the command."""
     _add(command, argparse.SUPPRESS, argparse.SUPPRESS, argparse.SUPPRESS)
 
 

@@ -1,6 +1,7 @@
-"""``hivex demo``: Airflow itself runs the DAGs quickstart and compaction, in a separate directory.
+"""``hivex demo``: a demonstration with Airflow, in a separate directory.
 
-Then follow a day of small writes to ``flights``, and a second team that reads this table through a link.
+Airflow runs the DAGs quickstart and compaction. Then the demo writes a day of small changes to the table ``flights``,
+and reads this table from a second namespace through a link.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _dags_folder(directory: Path) -> Path:
 
 
 def _write_dag_files(directory: Path) -> None:
-    """Write DAG files, as a user would write them, into the DAGs folder of this Airflow."""
+    """Write DAG files, as a user would write them, into the DAGs folder of the demo's Airflow."""
     folder = _dags_folder(directory)
     folder.mkdir(exist_ok=True)
     for dag_id in (QUICKSTART, COMPACTION):
@@ -244,7 +245,10 @@ def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None
 
 
 def _compact_after_a_day(console: Console, directory: Path) -> bool:
-    """Write small changes to December, compact them by a DAG, show the effect; return whether the DAG succeeded."""
+    """Write small changes to the partition December, compact them by a DAG, and show the effect.
+
+    Return whether the DAG succeeded.
+    """
     from airflow_hivex.hooks.hivex import HivexHook
 
     hook = HivexHook(CONNECTION)
@@ -275,7 +279,10 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
 
 
 def _work_in_a_second_namespace(console: Console) -> None:
-    """Read flights through a link of a second namespace; show the rows, the capacity, and an error without the link."""
+    """Read the table ``flights`` through a link of a second namespace.
+
+    Show the rows, the capacity, and the error of a read without the link.
+    """
     from airflow_hivex.hooks.hivex import HivexHook
 
     with (
@@ -365,7 +372,7 @@ def write_a_day(session: Session, report: Callable[[str], None]) -> int:
 
 
 def look(session: Session, cluster: Path, location: str) -> Look:
-    """Return the counts and query time of December now. The query runs several times, and the shortest time counts."""
+    """Return the present counts of the partition December, and the shortest time of several runs of a query."""
     ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
     assert isinstance(flights, int)
     directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())
@@ -374,7 +381,7 @@ def look(session: Session, cluster: Path, location: str) -> Look:
 
 
 def table_of_looks(looks: dict[str, Look]) -> Table:
-    """Return a table that compares looks at December, with one column for each."""
+    """Return a table with one column for each look at the partition December."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("flights, month=12")
     for column in looks:
@@ -422,7 +429,7 @@ SHOWN_OF_CAPACITY = ("namespace", "cluster", "owned_bytes", "owned_rows", "secon
 
 @dataclass(frozen=True, slots=True)
 class SecondTeam:
-    """Results of the second team: rows read through the link, an error without the link, the capacity of namespaces."""
+    """Results of the second team: the rows read through the link, the error without the link, and the capacities."""
 
     answer: Result
     refusal: str

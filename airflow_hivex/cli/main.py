@@ -38,7 +38,8 @@ EXIT_INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None, given: GivenMetastore | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for an error of the warehouse, 2 for wrong usage.
 
-    ``given`` is a metastore that the caller passes. Then options must not name one, and the environment is ignored.
+    ``given`` is a metastore that the caller passes. With ``given``, the options must not name a metastore, and the
+    environment is ignored.
     """
     parser = _parser(given)
     options = parser.parse_args(arguments)

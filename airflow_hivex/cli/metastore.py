@@ -25,7 +25,9 @@ _OBJECTS = ("outcome", "kind", "name", "partitions", "directories", "notes")
 
 
 def import_metastore(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Import objects of a Hive metastore and print a result for each; return 1 if any was refused or differs, else 0.
+    """Import objects of a Hive metastore, and print a result for each object.
+
+    Return 1 if an object was refused, or if its name belongs to a different object here. Otherwise return 0.
 
     If the Hive metastore stops during the import, the results until then are printed before the error.
     """

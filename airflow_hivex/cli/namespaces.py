@@ -180,7 +180,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_all(options: argparse.Namespace) -> int:
-    """Print a matrix with a row and a column for each namespace. The cells have the numbers of dependencies."""
+    """Print a matrix with a row and a column for each namespace.
+
+    A cell has the number of dependencies of the row's namespace on the column's namespace.
+    """
     from airflow_hivex.core.session import Result
 
     if options.namespace is not None or options.sql or options.dag:

@@ -64,7 +64,7 @@ def print_table(result: Result) -> None:
 
 
 def _column_width(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> float:
-    """Return the width in characters of the columns that must be wrapped, or infinity if the table fits unwrapped."""
+    """Return the width in characters of each column that must be wrapped, or infinity if no column must be wrapped."""
     longest = [
         max((len(line) for cell in (name, *row) for line in cell.splitlines()), default=0)
         for name, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)

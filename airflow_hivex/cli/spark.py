@@ -142,7 +142,7 @@ def _archive(options: argparse.Namespace, report: Callable[[str], None]) -> int:
 
 
 def make_archive(file: Path) -> None:
-    """Run a few statements in the Spark of this process, end it, and archive the classes that it has loaded.
+    """Run a few statements in the Spark of this process, end this Spark, and archive the classes that it has loaded.
 
     Raises:
         ValueError: the name of the file cannot be part of an option of Java.

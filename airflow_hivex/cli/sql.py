@@ -28,7 +28,7 @@ _LEAVE = ("exit", "quit")
 class StatementRunner:
     """A thread that runs statements.
 
-    So Ctrl-C interrupts only the wait for the thread, and never a call to Spark or the database.
+    Ctrl-C interrupts only the wait for this thread, and never a call to Spark or the database.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Conditions on rows, as expressions of pyarrow, and their use to skip parts of files by statistics."""
+"""Conditions on rows, as expressions of pyarrow. Parts of files are skipped if their statistics exclude a condition."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NULL: pc.Expression = pc.scalar(pa.scalar(None, pa.bool_()))
 class Range:
     """The lowest and the highest value of a column in some rows. Both are None if all values are NULL.
 
-    ``has_null`` is true if a value may be NULL.
+    ``has_null`` is false only if no value is NULL.
     """
 
     minimum: Any

@@ -48,7 +48,7 @@ class Reading(Protocol):
     """A reader of files of one format. It finds ``columns`` by their names in files (``Column.in_files``)."""
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes or row groups in which a row may fulfil the condition; ``keys`` fills ``Piece.keys``."""
+        """Return the stripes or row groups in which a row can fulfil the condition; ``keys`` fills ``Piece.keys``."""
 
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
@@ -86,7 +86,7 @@ class OrcReading:
         self._is_nested = is_nested
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes of a file in which, by their statistics, a row may fulfil the condition."""
+        """Return the stripes of a file in which, by their statistics, a row can fulfil the condition."""
         with readable(file):
             tail = read_tail(file)
         keys_of = _keys_of(tail) if keys else [None] * len(tail.stripes)
@@ -172,7 +172,7 @@ class ParquetReading:
         *,
         keys: bool,  # noqa: ARG002 - files of Parquet have no such keys
     ) -> list[Piece]:
-        """Return the row groups of a file in which, by their statistics, a row may fulfil the condition."""
+        """Return the row groups of a file in which, by their statistics, a row can fulfil the condition."""
         from pyarrow import parquet
 
         with readable(file), file.open() as data:
@@ -228,8 +228,8 @@ def _places(
 ) -> dict[str, int]:
     """Return a dict from name in the table to position in a file, for the columns that the file has.
 
-    Names are compared as in Spark. A file of an older Hive has only names such as ``_col0``. So its columns are found
-    by their position among all ``declared`` columns.
+    Names are compared as in Spark. If a file has only names such as ``_col0``, as written by an older Hive, a column is
+    found by its position among all ``declared`` columns.
     """
     if there and all(name.startswith(_UNNAMED) for name in there):
         by_place = {column.name: place for place, column in enumerate(declared) if place < len(there)}

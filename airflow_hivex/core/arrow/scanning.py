@@ -45,7 +45,7 @@ R = TypeVar("R")
 class _File:
     """A data file: the values and deleted rows of its partition, and the row ids of an original file (``numbered``).
 
-    If other programs may change the file, ``stamp`` is its state before its pieces were planned.
+    If other programs can change the file, ``stamp`` is its state before its pieces were planned.
     """
 
     place: Place
@@ -58,7 +58,7 @@ class _File:
 
 
 class ArrowScan:
-    """The rows of a scan that fulfil a condition, with some of its columns."""
+    """The rows of a scan that fulfil a condition, with the chosen columns."""
 
     def __init__(
         self,
@@ -284,10 +284,10 @@ def _chosen(columns: Sequence[Column], names: Sequence[str], table: str) -> tupl
 
 
 def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
-    """Return the data files in a directory, with their sizes. Without ``is_folder`` the path may be a file itself.
+    """Return the data files in a directory, with their sizes. If ``is_folder`` is false, the path can also be a file.
 
     Raises:
-        FolderExpectedError: the path is a file, and must be a folder.
+        FolderExpectedError: the path is a file, but ``is_folder`` is true.
         StorageError: the directory cannot be listed.
     """
     where = place(path)
@@ -352,7 +352,7 @@ Reading a share takes some hundredths of a second; opening the file for it takes
 
 
 class PieceRows:
-    """The columns of a piece that were read so far, and its visible rows. Threads may use it at the same time."""
+    """The columns of a piece that were read so far, and its visible rows. Safe to share between threads."""
 
     def __init__(self, piece: Piece, visible: VisibleRows | None, shares: int) -> None:
         self.piece = piece

@@ -1,7 +1,7 @@
 """Constants and partition keys as values of the columns' types, with the rules of a Spark session.
 
-A constant is accepted only if Spark compares it with the column in the same way in all of its modes (ANSI or not), and
-pyarrow compares it exactly. Other constants are refused, so that a filter has the same meaning as in SQL.
+A constant is accepted only if Spark compares it with the column in the same way in all modes of Spark (ANSI or not),
+and pyarrow compares it exactly. Other constants are refused, so that a filter has the same meaning as in SQL.
 
 Source: Spark's AnsiTypeCoercion, TypeCoercion, ApplyCharTypePadding and SparkDateTimeUtils.getZoneId.
 """
@@ -143,7 +143,7 @@ class TypedValues:
     def constants(self, values: Sequence[Any], column: Column) -> tuple[Any, ...]:
         """Return the constants of an IN condition, as Python values for the column's type.
 
-        Spark would cast the column and constants of several types to a common type. Such lists are refused.
+        Constants of several types are refused, because Spark would cast them and the column to a common type.
 
         Raises:
             InvalidParametersError: only Spark can compare one of the constants with the column.
@@ -242,7 +242,7 @@ class TypedValues:
     def _is_plain(self, local: datetime) -> bool:
         """Return whether the UTC offset of the session's zone is constant around ``local``.
 
-        Then local times have the same order as their instants.
+        If the offset is constant, local times have the same order as their instants.
         """
         near = (local + timedelta(days=days) for days in (-1, 0, 1))
         return len({each.replace(tzinfo=self._zone).utcoffset() for each in near}) == 1
@@ -299,10 +299,9 @@ def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
 
 
 def _on_scale(value: Fraction, scale: int, bound: int) -> Decimal | None:
-    """Return a decimal that compares with each decimal of a scale as ``value`` does, or None.
+    """Return a short decimal that is above, below or equal to the same decimals of a scale as ``value`` is.
 
-    The result is the value itself, or a decimal between two neighbours of this scale. It is None if pyarrow has too few
-    digits for such a decimal.
+    For example, the result for 0.1234 and the scale 2 is 0.125. The result is None if pyarrow has too few digits.
     """
     half = Fraction(1, 2)
     units = min(max(value * 10**scale, -bound - half), bound + half)

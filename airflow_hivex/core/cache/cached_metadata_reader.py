@@ -57,9 +57,9 @@ class CachedMetadata(ObjectStore):
     """An ObjectStore that keeps the metadata that statements have read.
 
     Before an entry answers a statement, its write id list and table version are compared with the statement's snapshot
-    (``SnapshotReading``). So an answer is never stale, even if events of other processes have not arrived. In a
-    database transaction of the caller (:meth:`joining`), all reads query the database, which has the changes of that
-    transaction.
+    (``SnapshotReading``). An answer is never stale, even if events of other processes have not arrived. In a database
+    transaction of the caller (:meth:`joining`), all reads query the database, because the changes of this transaction
+    are not in the cache.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class CachedMetadata(ObjectStore):
     ) -> Snapshot:
         """Return the tables of these names and their write id lists; see ``SnapshotReading``.
 
-        One round trip reads the write id lists, and the tables that are not cached. A second one follows if a cached
-        table has changed.
+        One round trip reads the write id lists, and the tables that are not cached. If a cached table has changed, a
+        second round trip reads it.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -130,7 +130,7 @@ class CachedMetadata(ObjectStore):
     ) -> TableContents:
         """Return the partitions that match ``predicate``, with directories and copies; see ``SnapshotReading``.
 
-        No round trip if the cache has all contents that the snapshot sees.
+        The call takes no round trip if the cache has all contents that the snapshot sees.
         """
         if self._connection is not None or not self.cache.lists.include(table.database, table.name):
             return super().contents(snapshot, table, predicate, clusters)
@@ -153,7 +153,7 @@ class CachedMetadata(ObjectStore):
     def _key_to_read(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> ContentsKey:
         """Return the key of the contents to read: ``wanted``, or None if several predicates are cached.
 
-        None stands for the whole table.
+        The key None stands for the whole table.
         """
         # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
         if (
@@ -216,7 +216,7 @@ class CachedMetadata(ObjectStore):
         self.renew(self._written.take(txn_id))
 
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
-        """Cache the new state of tables that this process has changed, after the commit. Subclasses define it."""
+        """Cache the state of tables that this process has changed, after the commit. Subclasses define this method."""
 
     def _record_change(
         self,
@@ -266,7 +266,7 @@ class WrittenTable:
     """A table that this process has changed.
 
     ``lists_partitions`` is true if readers list its partitions. ``has_list`` is true if the writer has passed a write
-    id list with a change.
+    id list with the change.
     """
 
     lists_partitions: bool

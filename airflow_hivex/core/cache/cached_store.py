@@ -24,15 +24,15 @@ class CachedStore(CachedMetadata):
     """The ObjectStore that answers from memory. Source: Hive CachedStore.
 
     If a reader's write id list sees the same commits as the cached entry, the entry answers without a query. Otherwise
-    the database is queried, and the new entry keeps the database's current list. It does not keep the reader's list,
-    which may count the reader's own open transaction as committed. A table without write ids is answered from memory
-    while the notification log is followed. A read without a list queries the database for the current state.
+    the database is queried, and the answer is cached with the current write id list of the database. A table without
+    write ids is answered from memory while the notification log is followed. A read without a list queries the database
+    for the current state.
     """
 
     def get_table(
         self, database: str, name: str, valid_write_ids: GivenList = StateOf.NOW, cluster: str | None = None
     ) -> StoredTable:
-        """Return a table; see ``ObjectStore``. No round trip if it is cached, otherwise one."""
+        """Return a table; see ``ObjectStore``. A cached table takes no round trip, another table takes one."""
         ids = checked_list(database, name, valid_write_ids)
         if isinstance(ids, StateOf) or self._connection is not None:
             return super().get_table(database, name, ids, cluster)
@@ -53,8 +53,8 @@ class CachedStore(CachedMetadata):
     ) -> list[StoredTable]:
         """Return the existing tables of these names, with a copy on ``cluster`` if it is given; see ``ObjectStore``.
 
-        Only tables for which a write id list is given may come from memory. The other tables need one round trip if
-        they all exist.
+        Only tables for which a write id list is given can come from memory. The other tables take one round trip if all
+        of them exist.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
         wanted = dict.fromkeys(map(normalise, names))
@@ -87,7 +87,7 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> StoredPartition:
-        """Return the partition with these values; see ``ObjectStore``. No round trip if it is cached."""
+        """Return the partition with these values; see ``ObjectStore``. A cached partition takes no round trip."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):
@@ -118,7 +118,7 @@ class CachedStore(CachedMetadata):
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[StoredPartition]]:
-        """Yield all partitions; see ``ObjectStore``. No round trip if they are cached."""
+        """Yield all partitions; see ``ObjectStore``. Cached partitions take no round trip."""
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             yield from super().get_partitions(database, table, valid_write_ids, batch_size=batch_size, cluster=cluster)
@@ -134,7 +134,7 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the existing partitions of these names; see ``ObjectStore``. No round trip if they are cached."""
+        """Return the existing partitions of these names; see ``ObjectStore``. Cached partitions take no round trip."""
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             return super().get_partitions_by_names(database, table, names, valid_write_ids, cluster)
@@ -152,7 +152,10 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the partitions whose rows may satisfy ``expr``; see ``ObjectStore``. No round trip if cached."""
+        """Return the partitions whose rows can satisfy ``expr``; see ``ObjectStore``.
+
+        Cached partitions take no round trip.
+        """
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             return super().get_partitions_by_expr(database, table, expr, valid_write_ids, cluster)
@@ -166,7 +169,10 @@ class CachedStore(CachedMetadata):
         expr: Predicate | None = None,
         valid_write_ids: GivenList = StateOf.NOW,
     ) -> list[str]:
-        """Return the names of partitions that may satisfy ``expr``; see ``ObjectStore``. No round trip if cached."""
+        """Return the names of partitions that can satisfy ``expr``; see ``ObjectStore``.
+
+        Cached partitions take no round trip.
+        """
         kept = self._all_partitions(database, table, valid_write_ids, None)
         if kept is None:
             return super().list_partition_names(database, table, expr, valid_write_ids)
@@ -176,9 +182,10 @@ class CachedStore(CachedMetadata):
         return sorted(each.name for each in found.chosen(stored, expr))
 
     def refresh(self, names: Sequence[QualifiedName]) -> None:
-        """Read tables again that other processes have changed, with their partitions if readers list them.
+        """Read tables again that other processes have changed.
 
-        A dropped table is removed from the cache. One round trip for each table, more for partitions.
+        The partitions of a table are also read if readers list them. A dropped table is removed from the cache. Each
+        table takes one round trip, and its partitions take more.
         """
         for named in names:
             try:
@@ -191,8 +198,9 @@ class CachedStore(CachedMetadata):
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
         """Cache the new state of tables that this process has changed, with the write id list after the commit.
 
-        A table is skipped if the settings exclude it from the cache. It is also skipped if the follower does not run
-        and the writer has not passed a list. After an error of the database, the next reader queries the database.
+        A table is skipped if the settings exclude it from the cache. A table is also skipped if the follower does not
+        run and the writer has not passed a write id list. After an error of the database, the next reader queries the
+        database.
         """
         for named, table in written.items():
             if not self.cache.lists.include(*named) or not (table.has_list or self.cache.is_followed):
@@ -224,7 +232,7 @@ class CachedStore(CachedMetadata):
                 self._read_contents(taken, table, None)
 
     def _keeps(self, named: QualifiedName, cluster: str | None) -> bool:
-        """Return whether the partitions of a table may be cached. A read for one ``cluster`` is never cached."""
+        """Return whether the cache keeps the partitions of a table. A read for one ``cluster`` is never cached."""
         if self._connection is not None:
             return False
         if cluster is not None or not self.cache.lists.include(*named):
@@ -287,7 +295,10 @@ class CachedStore(CachedMetadata):
     def _fill_partitions(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Read and cache all partitions of a table. Return them, or None if the table has no partitions or too many."""
+        """Read and cache all partitions of a table.
+
+        Return the table and its partitions, or None if the table has no partitions or too many.
+        """
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         if not table.is_partitioned or self._has_many_partitions(table):

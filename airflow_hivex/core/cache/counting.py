@@ -43,7 +43,7 @@ class Miss(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecentMiss:
-    """One query of the database, with its table and reason; ``detail`` names the write id or version that was new."""
+    """One query of the database, with its table and reason; ``detail`` names the missing write id or version."""
 
     table: str
     kind: Kind
@@ -90,7 +90,7 @@ class CacheState:
     """The contents of a cache at one moment.
 
     ``event_id`` is the last event of the notification log that the follower has applied, or None without a follower.
-    ``lag`` is the number of later events.
+    ``lag`` is the number of events after it.
     """
 
     tables: int

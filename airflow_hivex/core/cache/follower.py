@@ -36,7 +36,7 @@ _LONGEST_WAIT_S = 0.5
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
-"""The longest time until a writer commits that began before the follower asked for announcements."""
+"""The longest time until the commit of a writer that began before the follower asked for announcements."""
 _LONGEST_STEP_S = 5.0
 """The longest time that ``os.fork`` waits until the follower has finished its step."""
 # A fork while this thread has a transaction of SQLite open copies its lock, but not the thread that releases it: the
@@ -65,10 +65,10 @@ os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork, after_in_chil
 class Follower:
     """A thread that applies the events of all processes, in their order, to the cache of this process.
 
-    :meth:`start` begins at the newest event. An older entry answers only readers with a snapshot, which shows whether
-    the entry is current. Other readers use it after it was read again. The same is true after a gap, if events were
-    purged before they were applied. After a restore of the database from a backup, the cache is emptied. Answers are
-    correct even if the follower lags.
+    :meth:`start` begins at the newest event. An entry from before the start answers only readers with a snapshot,
+        because a snapshot shows whether the entry is current. For other readers the table is read again. All entries
+        are treated in this way if events were purged before they were applied. After a restore of the database from a
+        backup, the cache is emptied. Answers are correct even if the follower lags.
     """
 
     def __init__(
@@ -107,9 +107,10 @@ class Follower:
         return self._process_id == os.getpid() and self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Follow the log from its newest event, in a thread. A second call does nothing. Some round trips.
+        """Follow the log from its newest event, in a thread. A second call does nothing.
 
-        If the database cannot be reached, the call fails, and the next call tries again.
+        The first call takes some round trips. If the database cannot be reached, the call fails, and the next call
+        tries again.
         """
         if self.is_running:
             return
@@ -284,7 +285,7 @@ _AT_ONCE = frozenset(
 
 
 def apply(cache: TableCache, events: Iterable[Event]) -> set[QualifiedName]:
-    """Apply events to a cache in their order. Return the tables that must be read again. No query. Safe to repeat."""
+    """Apply events to a cache in their order. Return the tables that must be read again. Safe to repeat."""
     changed: set[QualifiedName] = set()
     for event in events:
         changed |= _apply(cache, event)

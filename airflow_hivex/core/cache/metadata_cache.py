@@ -39,7 +39,7 @@ class MetadataCache:
             self._prewarming = self._prewarm.start()
 
     def state(self) -> CacheState:
-        """Return the counts, the used memory, and the lag of the follower. If the follower runs, one round trip."""
+        """Return the counts, the used memory, and the lag of the follower. The lag takes one round trip."""
         cache, counting = self._catalog.cache, self._catalog.cache.counting
         position = self.follower.position
         return CacheState(
@@ -109,8 +109,8 @@ class Prewarmed:
 class Prewarm:
     """A prewarm, which reads definitions, partitions and directories of tables until the memory of the cache is full.
 
-    Tables with the latest commits come first. Each entry keeps the snapshot from before its read. So a change during
-    the read causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
+    Tables with the latest commits come first. If a table changes while it is read, the next reader reads it again.
+    Requests do not wait for the prewarm.
     """
 
     def __init__(self, store: Store, catalog: CachedStore) -> None:

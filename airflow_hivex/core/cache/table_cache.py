@@ -54,8 +54,8 @@ class TableCache:
     Safe to share between threads; no method queries the database.
 
     An entry has up to three parts: definition, partitions and contents. To fill a part, call :meth:`begin`, read from
-    the database, and call a ``put`` method. The tag of a part is a write id list from before the read. So the part has
-    at least the commits that its tag has.
+    the database, and call a ``put`` method. The tag of a part is a write id list from before the read. The part has at
+    least the commits that its tag has.
     """
 
     def __init__(self, lists: ObjectLists, most_bytes: int) -> None:
@@ -107,7 +107,7 @@ class TableCache:
         return equivalent(tag, seen)
 
     def note_history(self, before: History | None, now: History) -> bool:
-        """Keep the current history of the database; return whether it continues the earlier history ``before``.
+        """Keep ``now`` as the history of the database; return whether ``now`` continues the earlier history ``before``.
 
         If the history does not continue, the database was restored from a backup, and all entries are dropped.
         """
@@ -136,8 +136,8 @@ class TableCache:
     ) -> TableContents | None:
         """Return cached contents for a snapshot, or None if the database must be queried.
 
-        ``ids`` is the write id list of the snapshot. The first of ``keys`` with contents for this list and version is
-        used.
+        ``ids`` is the write id list of the snapshot. The result belongs to the first of ``keys`` that has contents for
+        this list and the version of ``table``.
         """
         mark = TableMark(table.id, table.version)
         name = (table.database, table.name)
@@ -224,7 +224,7 @@ class TableCache:
     # -- filling
 
     def begin(self) -> int:
-        """Return the number of changes so far. A ``put`` method needs it to detect changes during the read."""
+        """Return the number of changes so far, with which a ``put`` method detects changes during the read."""
         with self._lock:
             return self._changes.now
 
@@ -278,8 +278,8 @@ class TableCache:
     ) -> None:
         """Cache partitions of a table.
 
-        If ``is_complete``, they are all partitions. Otherwise they are added to cached partitions of the same version
-        and list.
+        If ``is_complete``, they are all partitions. Otherwise they are added to the cached partitions that have the
+        same table version and write id list.
         """
         if not self.lists.include(table.database, table.name):
             return
@@ -322,7 +322,7 @@ class TableCache:
             self._weigh(entry)
 
     def predicates_of(self, table: StoredTable, tag: ValidWriteIdList | None) -> int:
-        """Return the number of predicates with cached contents for the version and the list ``tag`` of a table."""
+        """Return the number of predicates with contents that are cached for the version of ``table`` and ``tag``."""
         with self._lock:
             entry = self._entries.get(table.id)
             kept = () if entry is None else entry.contents.items()
@@ -340,8 +340,7 @@ class TableCache:
     def note_change(self, table_id: int, name: QualifiedName, txn_id: int | None, ids: ValidWriteIdList | None) -> bool:
         """Apply the event of a change; return whether the entry must be read again now.
 
-        If an open transaction made the change, the entry is marked as uncommitted. Other changes have taken effect
-        already.
+        If an open transaction made the change, the entry is only marked as uncommitted.
         """
         with self._lock:
             other = self._ids.get(name)
@@ -394,7 +393,8 @@ class TableCache:
     def untag(self) -> None:
         """Make entries answer only readers with a snapshot, until the tables are read again.
 
-        Call it when events may have been missed. A snapshot shows by its list and version whether an entry is current.
+        Call this method if events were possibly missed. A snapshot shows by its list and version whether an entry is
+        current.
         """
         with self._lock:
             self._changes.note_all()
@@ -528,7 +528,7 @@ class Changes:
             _, self._floor = self._last.popitem(last=False)
 
     def note_all(self) -> None:
-        """Record that each table may have changed."""
+        """Record a change of all tables."""
         self.now += 1
         self._floor = self.now
         self._last.clear()

@@ -79,7 +79,7 @@ class Partitions:
     """An index: for each partition key, a dict from a value of the key to the partitions with this value."""
 
     def chosen(self, table: StoredTable, predicate: Predicate | None) -> Sequence[StoredPartition]:
-        """Return the partitions whose rows may satisfy a predicate, in the order of ids."""
+        """Return the partitions whose rows can satisfy a predicate, in the order of ids."""
         if predicate is None:
             return list(self.by_values.values())
         index = self._index(len(table.partition_keys))
@@ -152,8 +152,8 @@ class Entry:
     def settle(self, tag: ValidWriteIdList) -> list[int]:
         """Remove the announced changes that are committed in ``tag``, and return their transactions.
 
-        ``tag`` is the list of the part that was just read: the definition or the partitions. If the other part lacks
-        such a change, it is outdated, although no later event will say so. So this method drops it.
+        ``tag`` is the list of the part that was just read: the definition or the partitions. If the other of these two
+        parts lacks such a change, this method drops that part.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
         for txn_id in settled:
@@ -169,13 +169,16 @@ class Entry:
         """Return whether the cached definition and partitions were read after the commit of a change.
 
         ``ids`` is a write id list in which the change counts as committed. The result is true for changes of this
-        process, because it renews its entries itself.
+        process, because each process renews its own entries.
         """
         parts = [part for part in (self.definition, self.partitions) if part is not None]
         return bool(parts) and all(_has(part.tag, ids) for part in parts)
 
     def outdate(self) -> bool:
-        """Drop the parts that answer readers with only a list. Return whether the entry had such parts and readers."""
+        """Drop the parts that answer readers with only a write id list.
+
+        Return whether the entry had such parts, and such a reader has used the entry.
+        """
         has_answers = self.partitions is not None
         if self.definition is not None:
             has_answers = has_answers or bool(self.definition.value.views)
@@ -205,8 +208,8 @@ class Entry:
 
         Each answer from the cache is checked here. The rule compares first the id of the table, then the write id list,
         and then the version. ``mark`` is the id and version of the table in the reader's snapshot; by default it is
-        taken from the list, if the list has them. ``is_followed`` is true if the notification log was read lately. A
-        reader without list and version gets an answer only then.
+        taken from the list, if the list has them. ``is_followed`` is true if the notification log was read lately. If
+        it is false, a reader without list and version gets no answer.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:
@@ -228,7 +231,7 @@ class Entry:
         return None
 
     def measure(self) -> int:
-        """Compute the size of all parts in bytes, and return by how much it has grown."""
+        """Compute the size of all parts in bytes, and return the number of bytes by which it has grown."""
         parts: Iterable[Part[Definition] | Part[Partitions] | Part[TableContents] | None] = (
             self.definition,
             self.partitions,

@@ -26,9 +26,9 @@ class BoundPartition:
     """A partition that a query reads. Its name is None for a table without partitions.
 
     ``location`` is relative to the primary cluster's file system. ``directories`` are the base and the deltas that the
-    query's snapshot sees, in reading order; a plain table has no directories. A directory that the query's own
-    transaction has written may not be registered yet. ``is_registered`` is false if this transaction adds the
-    partition.
+    query's snapshot sees, in reading order; a plain table has no directories. They include directories that the query's
+    own transaction has written but not registered yet. ``is_registered`` is false if the query's own transaction adds
+    the partition.
     """
 
     name: str | None
@@ -75,8 +75,8 @@ def bind_table(
 ) -> BoundTable:
     """Return a table with the partitions that match ``predicate`` in the snapshot, and their copies on ``clusters``.
 
-    The function reads no database: ``contents`` has all that is needed. ``own`` is a dict from partition to the
-    directories that the query's own transaction has written but not registered yet.
+    ``own`` is a dict from partition to the directories that the query's own transaction has written but not registered
+    yet.
     """
     write_ids = snapshot.list_of(table)
     needed = _needed(table, contents, predicate, own)
@@ -166,11 +166,10 @@ def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidT
 
 
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Return whether a snapshot may read a directory. Only the result of a later compaction may be refused.
+    """Return False if a compaction has written a directory, and the snapshot must not read the merged rows.
 
-    A compaction changes no visible row, and registered directories are committed. So an older snapshot reads the result
-    of a compaction, too, and must do so, since the merged directories may be deleted already. The result is refused
-    only if one of the merged write ids is still open for the snapshot.
+    This is so only if the compaction has committed after the snapshot, and one of the merged write ids is still open
+    for the snapshot.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

@@ -54,8 +54,8 @@ class HeldBytes:
     """The total size of a table's directories that were registered on a cluster in one span of time.
 
     ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows minus the number of
-    deleted rows. Obsolete directories, which no new reader needs, are counted separately until the cleaner removes
-    them.
+    deleted rows. Obsolete directories have other directories in their place. They are counted separately until the
+    cleaner removes them.
     """
 
     namespace: str
@@ -89,7 +89,7 @@ def read_held(
     """Return the total size of directories for each table, cluster and age. One round trip.
 
     Obsolete directories are counted separately. ``begins_ms`` are the times at which the spans of time begin, the
-    newest first. A last span has everything before these times.
+    newest first. One more span has all directories from before these times.
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
@@ -205,8 +205,6 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
     ``table_ids`` and ``partition_ids`` limit the search. A directory is obsolete if a newer base has its rows, if a
     compaction has merged it into another directory, or if its table or partition was dropped. All registered
     directories are committed.
-
-    Directories of tables without overwrites and compactions are not sorted, which saves time in a large metastore.
     """
     place = tuple_(_D.table_id, _partition(_D))
     replacing = directories.alias("replacing").c
@@ -263,7 +261,7 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
 def _selected(judgement: ColumnElement[int], *conditions: ColumnElement[bool]) -> Select[Any]:
     """Return the query for directories, with ``judgement``, and with ``is_dropped``: 1 or 0.
 
-    A directory is dropped if its table or partition is.
+    A directory is dropped if its table or partition was dropped.
     """
     return (
         select(
@@ -315,9 +313,9 @@ _LARGEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most bytes that the tables of a namespace, and copies of these tables, may have on a cluster.
+    """The limit in bytes for the tables of a namespace, and copies of these tables, on a cluster.
 
-    If more than ``warning_percent`` of the quota are used, commits log a warning.
+    If more than ``warning_percent`` of the quota is used, commits log a warning.
     """
 
     namespace: str
@@ -372,7 +370,7 @@ def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | 
 
 
 def lock_use_of(connection: Connection, database_id: int, namespace: str, cluster: str) -> QuotaUse | None:
-    """Return the quota of a namespace on a cluster and the bytes in use, or None, as :func:`lock_use` does."""
+    """Lock and return the quota of a namespace on a cluster, and the bytes in use, as :func:`lock_use` does."""
     query = select(_Q.size_bytes, _Q.warning_percent).where(_Q.database_id == database_id, _Q.cluster == cluster)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
@@ -385,7 +383,7 @@ def check_use(connection: Connection, use: QuotaUse | None) -> None:
     """Refuse a commit if the namespace exceeds its quota after the commit has registered its directories.
 
     ``use`` is the result of :func:`lock_use` before the registration. A commit that does not increase the bytes in use
-    is not refused. One round trip; without a quota, no round trip.
+    is not refused. The check takes one round trip, or none without a quota.
 
     Raises:
         QuotaExceededError: the namespace would have more bytes than its quota.

@@ -1,8 +1,9 @@
 """The progress of streams that read the changes of tables in batches, and of applications that write batches.
 
 The end of a batch is recorded before the batch is processed, so a repeated batch has the same rows. The number of a
-batch is the number of its last commit, which is counted over all tables. So the numbers of a stream rise even if the
-table is dropped and created again, and a writer that skips numbers which it has already written loses no batch.
+batch is the number of its last commit. Commits are numbered over all tables, so the numbers of a stream rise even if
+the table is dropped and created again.
+
 Functions here take part in the caller's database transaction.
 """
 
@@ -35,8 +36,8 @@ class ChangeBatch:
 def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | None:
     """Return the number and write id of the last commit to a table, or None if the table has no commit.
 
-    On PostgreSQL the function waits for commits that are being recorded. So no commit with a lower number appears
-    later. Two round trips.
+    On PostgreSQL the function waits for commits that are being recorded. After the call, no commit with a lower number
+    can appear. Two round trips.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE table_commits IN SHARE MODE"))
@@ -70,7 +71,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
-    """Record that a batch is processed. If another process has recorded it already, nothing changes. One round trip."""
+    """Record that a batch is processed. A second record of one batch changes nothing. One round trip."""
     connection.execute(
         update(change_streams)
         .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)
@@ -84,7 +85,7 @@ def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeB
 
 
 def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
-    """Return whether a table has a batch, or a later batch of the same application. One round trip."""
+    """Return whether the batch ``key``, or a later batch of its application, was written to a table. One round trip."""
     query = select(written_batches.c.batch_id).where(
         written_batches.c.table_id == table_id, written_batches.c.app_id == key.app_id
     )
@@ -93,9 +94,10 @@ def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
 
 
 def record(connection: Connection, table_id: int, key: BatchKey, txn_id: int) -> bool:
-    """Record that a transaction writes a batch. Return False if the table has the batch already. One round trip.
+    """Record that a transaction writes the batch ``key`` to a table. One round trip.
 
-    If two writers have the same batch, the second one waits for the commit of the first one, and then gets False.
+    Return False if this batch, or a later batch of its application, was written to the table before. If two writers
+    write one batch, the second writer waits for the commit of the first, and then gets False.
     """
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert(written_batches).values(

@@ -46,7 +46,7 @@ def is_closed(connection: Connection, name: str) -> bool:
 def check_parents(connection: Connection, namespace: str, table: Table) -> None:
     """Refuse a table in a closed namespace if one of its foreign keys references a table of another namespace.
 
-    One round trip if there is such a foreign key, otherwise no round trip.
+    The check takes one round trip if there is such a foreign key, otherwise none.
 
     Raises:
         ForeignNameError: the namespace is closed, and a key references a table of another namespace.
@@ -64,7 +64,7 @@ def check_folder(
     """Refuse a folder that overlaps a folder of another namespace, if at least one of the two namespaces is closed.
 
     ``table_id`` is the table that gets the folder. If two transactions choose folders at the same time, the second one
-    waits for the first one. Two round trips if no folder of another namespace overlaps the folder.
+    waits for the first one. The check takes two round trips if no folder of another namespace overlaps the folder.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
@@ -88,7 +88,7 @@ def foreign_owner(
     *,
     closed: Collection[str] | None = None,
 ) -> str | None:
-    """Return the table or database because of which :func:`check_folder` refuses a folder, or None if it would not.
+    """Return the table or database because of which :func:`check_folder` refuses a folder, or None if it does not.
 
     ``closed`` are the closed namespaces, if the caller has read them.
     """

@@ -76,7 +76,7 @@ class WrittenDirectory:
 class CommitMark:
     """A position in the commits to a table.
 
-    A transaction gets its write id when it begins to write, so a lower id may be committed after a higher id. The mark
+    A transaction gets its write id when it begins to write, so a lower id can be committed after a higher id. The mark
     stands after all commits up to ``write_id``, except ``open_ids``, whose transactions were still open. A later table
     of the same name continues with higher write ids; ``table_id`` shows which table is meant.
     """
@@ -105,7 +105,8 @@ class CommitMark:
 class Commits:
     """The service that reads the commits to tables, and commits a transaction together with a table's property.
 
-    For each table and partition, the housekeeper keeps the last commit and the commit with the highest write id.
+    For each table and partition, the housekeeper never removes the records of the last commit and of the commit with
+    the highest write id.
     """
 
     def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:
@@ -135,9 +136,9 @@ class Commits:
     ) -> TableCommit | None:
         """Return the last commit to a table or partition after ``since``, or None if there was no such commit.
 
-        ``since`` is a mark, or a write id, after which only higher write ids count. Without ``since`` any commit
-        counts. The partition is ``key=value/...``, and need not exist yet. A commit without recorded partitions counts
-        for all partitions. Three round trips.
+        ``since`` is a mark or a write id. After a write id, only commits with higher write ids count. Without ``since``
+        all commits count. The partition is ``key=value/...``, and need not exist yet. A commit without recorded
+        partitions counts for all partitions. Three round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.

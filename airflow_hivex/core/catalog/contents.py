@@ -54,10 +54,7 @@ class TableContents:
 
 
 _TAKEN_ALONG = 200
-"""The largest number of partitions whose contents are read in one query together with the list of partitions.
-
-Python may later reject some of these partitions by the predicate.
-"""
+"""The largest number of partitions whose contents are read in one query together with the list of partitions."""
 
 
 def read_contents(
@@ -66,9 +63,9 @@ def read_contents(
     """Return the contents of the partitions that match a predicate, with their copies on some clusters.
 
     Most reads take one round trip. If the database cannot decide the whole predicate, and finds more than 200
-    partitions, each batch of matching partitions takes one more. If partitions of a plain table have their own storage
-    descriptors, the check of these takes one more. The result may include directories and copies of partitions that do
-    not match.
+    partitions, each batch of matching partitions takes one more round trip. If partitions of a plain table have their
+    own storage descriptors, their check takes one more round trip. The result can include directories and copies of
+    partitions that do not match.
 
     Raises:
         InvalidOperationError: a scan of a plain table cannot read one of its partitions.

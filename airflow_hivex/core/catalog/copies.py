@@ -41,7 +41,7 @@ class CopyMethods(SnapshotReading):
         ``partitions`` are names (``month=1``) or values; None means all partitions. For a table without partitions, the
         result has the table's name. ``location`` is the folder of the table on the cluster; by default it is the same
         path as on the primary. Before the registration, the files that the current snapshot reads are compared by name
-        and size. Later writes to the primary make the copy stale until it is registered again
+        and size. Later writes to the primary make the copy stale until the copy is registered again
         (docs/reference/clusters.md, M11).
 
         Raises:
@@ -99,17 +99,16 @@ class CopyMethods(SnapshotReading):
         """Register copies of registered directories on ``cluster``, in one database transaction. Safe to repeat.
 
         The caller has copied and verified the files. ``checksums`` is a dict from directory id to checksum. A query
-        uses the copy of a partition if the copy has all directories that the query's snapshot reads. So several calls
-        may register the directories of one partition; directories of earlier calls stay registered. ``partitions`` are
-        further copied partitions, which have no registered directories: they are empty, or their table is not
-        transactional.
+        uses the copy of a partition if the copy has all directories that the query's snapshot reads. Several calls can
+        register the directories of one partition; directories of earlier calls stay registered. ``partitions`` has the
+        names of copied partitions without registered directories, such as empty partitions and partitions of a plain
+        table.
 
         ``location`` is the table's folder on the cluster. By default it is the folder of earlier copies of the table
         or, without copies, the same path as on the primary cluster. ``locations`` is a dict from partition to location,
-        for partitions outside of this folder; the key None stands for a table without partitions. ``write_ids`` are the
-        write ids of the copy that users see. ``moment`` is the snapshot in which the copy was made; sessions that
-        accept a lag can read the copy as of this moment. If ``cluster`` is the primary cluster, only the checksums are
-        stored.
+        for partitions outside of this folder; the key None stands for a table without partitions. ``write_ids`` is the
+        write id list of the snapshot in which the copy was made. ``moment`` is this snapshot; sessions that accept a
+        lag can read the copy as of this moment. If ``cluster`` is the primary cluster, only the checksums are stored.
 
         Raises:
             UnknownClusterError: the cluster is not configured.

@@ -38,12 +38,12 @@ Files = Mapping[str, int]
 class NewCopies:
     """New copies of registered directories on ``cluster``. ``directories`` has their state when they were copied.
 
-    ``checksums`` is a dict from directory id to checksum. ``partitions`` are further copied partitions, which have no
-    registered directories: they are empty, or their table is not transactional. ``location`` is the table's folder on
-    the cluster. None means the folder of earlier copies of the table or, without copies, the same path as on the
+    ``checksums`` is a dict from directory id to checksum. ``partitions`` has the names of copied partitions without
+    registered directories, such as empty partitions and partitions of a plain table. ``location`` is the table's folder
+    on the cluster. None means the folder of earlier copies of the table or, without copies, the same path as on the
     primary cluster. ``locations`` is a dict from partition to location, for partitions outside of this folder; the key
-    None stands for a table without partitions. ``write_ids`` are the write ids of the copied directories. ``moment`` is
-    the snapshot in which the copy was made.
+    None stands for a table without partitions. ``moment`` is the snapshot in which the copy was made, and ``write_ids``
+    is the write id list of this snapshot.
     """
 
     table: StoredTable
@@ -236,8 +236,8 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
 def place_in_copy(table: Table, name: str | None, location: str) -> str:
     """Return the path of a partition, relative to the folder of a table's copy.
 
-    It is the same path as below the table's folder on the primary cluster. If the partition lies outside of that
-    folder, it is the partition's name.
+    The path is the same as below the table's folder on the primary cluster. For a partition outside of the table's
+    folder, the path is the partition's name.
     """
     if name is None:
         return ""
@@ -276,8 +276,7 @@ def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_r
 
     The list is empty for a complete copy. ``bound`` has the compared partitions. ``copy_root`` is the folder of the
     copy. For a transactional table, only the directories that the snapshot reads are compared. A file does not count as
-    copied if it is the file of the primary itself, for example because of a symbolic link. The function lists the
-    table's folder and the copy's folder once, and also each partition outside of the table's folder.
+    copied if it is the file of the primary itself, for example because of a symbolic link.
     """
     root = bound.table.storage.primary.location
     inside, copied = primary.list_files(root), copy.list_files(copy_root)

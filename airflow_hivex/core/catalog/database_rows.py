@@ -65,7 +65,7 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
 def check_database_folder(connection: Connection, name: str, location: str) -> None:
     """Refuse a folder for a database if it overlaps a folder of another namespace on any cluster.
 
-    It is refused only if at least one of the two namespaces is closed.
+    The folder is refused only if at least one of the two namespaces is closed.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
@@ -158,7 +158,7 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:
-    """Lock a database so that no transaction adds objects to it. Wait for transactions that do so now.
+    """Lock a database so that no transaction adds objects to it. Wait for transactions that are adding objects now.
 
     The lock ends with the caller's database transaction.
     """

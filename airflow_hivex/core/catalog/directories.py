@@ -106,13 +106,13 @@ class Directory:
 
     @property
     def is_growing(self) -> bool:
-        """Return whether later transactions can add files to the directory: it is the delta of a streaming batch."""
+        """Return whether the directory is the delta of a streaming batch, to which later transactions can add files."""
         found = parse_directory(self.name)
         return found is not None and found.is_batch
 
     @property
     def is_original(self) -> bool:
-        """Return whether this is an original file. Then ``name`` is its path below the partition."""
+        """Return whether this is an original file. The ``name`` of an original file is its path below the partition."""
         return parse_directory(self.name) is None
 
 

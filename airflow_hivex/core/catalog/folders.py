@@ -42,11 +42,11 @@ _LOCKS = {
 
 
 def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
-    """Lock the registration of folders until the caller's transaction ends. So a later check sees all folders.
+    """Lock the registration of folders until the caller's transaction ends, so that later checks see all folders.
 
-    A folder that a user has ``chosen`` may be anywhere, so its transaction waits for all other transactions that
-    register folders, and they wait for it. Transactions whose folder the warehouse chooses do not wait for each other.
-    On PostgreSQL the lock is taken with the next query. On SQLite only one transaction writes at a time.
+    ``chosen`` is true if a user has chosen the folder. Such a transaction excludes all other transactions that register
+    folders. Transactions whose folders the warehouse chooses do not wait for each other. On PostgreSQL the lock is
+    taken with the next query. On SQLite only one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
         later(connection, _LOCKS[chosen])
@@ -136,7 +136,7 @@ _IN_OWN_FOLDER = (
 )
 """The condition that ``location`` lies in the folder of the database ``own``.
 
-Such a location may also lie in the folder of another database, if that folder contains the folder of ``own``.
+Such a location can also lie in the folder of another database, if that folder contains the folder of ``own``.
 """
 
 
@@ -193,7 +193,7 @@ def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -
 _OWN_NAME, _NAMESPACE = bindparam("own", type_=String), bindparam("namespace", type_=String)
 _OTHERS = union_all(*_folders_of(databases.c.name != _OWN_NAME, NAMESPACE_OF_TABLE != _OWN_NAME)).subquery()
 NAMESPACES_AT = select(_OTHERS.c.namespace).distinct()
-"""The query for namespaces other than ``own`` that have a folder on ``cluster`` that overlaps ``location``.
+"""The query for namespaces other than ``own`` with a folder on ``cluster`` that overlaps ``location``.
 
 Its parameters include those of :func:`beside`. Folders of the table ``but_id`` are left out.
 """
@@ -236,16 +236,16 @@ class SharedFolder:
 
     @property
     def cluster(self) -> str:
-        """Return the cluster of the two folders. A database's folder names no cluster, since it exists on each one."""
+        """Return the cluster of the two folders. The folder of a database is on all clusters."""
         return self.inner.cluster or self.outer.cluster
 
 
 def shared_folders(connection: Connection) -> list[SharedFolder]:
     """Return the folders that lie in a folder of another namespace, or are equal to it. Four round trips.
 
-    Each folder is returned with the nearest such outer folder. Databases in the folder of another database are left
-    out. So are managed tables in the folder of another database, where a rename to another namespace may have left
-    them.
+    Each folder is returned with the nearest outer folder. Databases in the folder of another database are left out.
+    Managed tables in the folder of another database are also left out, since a rename to another namespace leaves them
+    there.
     """
     by_cluster: dict[str, list[Folder]] = {}
     roots = [*_databases(connection)]

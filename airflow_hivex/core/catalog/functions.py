@@ -88,7 +88,7 @@ def insert_function(connection: Connection, function: PermanentFunction, now_ms:
 
 
 def update_function(connection: Connection, stored: PermanentFunction, function: PermanentFunction) -> None:
-    """Replace the function ``stored`` by ``function``, which may have another name and database.
+    """Replace the function ``stored`` by ``function``, which can have another name and database.
 
     Raises:
         NoSuchDatabaseError: the function's new database does not exist.

@@ -24,7 +24,7 @@ class StateOf(enum.Enum):
 
 
 GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None
-"""A write id list or its text form, or the current state. None: the caller has no list, such as for a plain table."""
+"""A write id list or its text form, or the current state. None means no list, for example for a plain table."""
 
 
 def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdList | StateOf | None:
@@ -61,7 +61,7 @@ def check_writer(connection: Connection, table: StoredTable, given: ValidWriteId
     """Refuse a change of a table if the caller's write id list belongs to an earlier table of the same name.
 
     A new table continues with higher write ids than earlier tables of its name. So a list whose high watermark is below
-    the first write id of the table belongs to an earlier table. One round trip for a list in text form.
+    the first write id of the table belongs to an earlier table. A list without a table id takes one round trip.
 
     Raises:
         MissingWriteIdListError: the list is None, and the table is transactional.

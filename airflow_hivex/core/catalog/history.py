@@ -110,10 +110,9 @@ def _read_moments(
 
 
 def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
-    """Record that the table cannot be read as of earlier moments and versions, because a transaction changes it.
+    """Record that the moments and versions from before a change of the table cannot be read any more.
 
-    ``txn_id`` is None for a change without a transaction. Changes of a table wait for each other, so the last one
-    counts.
+    ``txn_id`` is the transaction of the change, or None for a change without a transaction.
     """
     last = select(counters.c.value + 1).where(counters.c.name == "txn").scalar_subquery()
     first = last if txn_id is None else txn_id
@@ -229,7 +228,7 @@ def bind_version(
     version: TableVersion,
     floors: Mapping[int | None, int],
 ) -> BoundTable:
-    """Return the table as of a version, with the columns that it then had, and its copies on ``clusters``.
+    """Return the table as of a version, with the columns of this version, and with the copies on ``clusters``.
 
     The function reads no database. A version is read from directories without rows of later commits. If a compaction
     has merged rows of later commits into its result, the merged directories are read in place of the result. The
@@ -282,8 +281,8 @@ class NotReadableError(Exception):
 class EarlierTable:
     """A table as of a moment. ``write_id`` is the highest write id that the moment sees.
 
-    ``unseen`` has the commits that the moment does not see: a dict from transaction to time (ms). Only commits to
-    partitions that the query needs are in it.
+    ``unseen`` is a dict from transaction to commit time (ms). It has the commits to the needed partitions that the
+    moment does not see.
     """
 
     bound: BoundTable
@@ -302,8 +301,8 @@ def bind_earlier(
     """Return the table as of a moment, as ``cluster`` can show it.
 
     The function reads no database. Directories of transactions that the moment does not see are skipped. If the cluster
-    lacks the result of a compaction, the merged directories are read, which have the same rows, as long as they are
-    registered. A table that is not transactional has no moments; its copy is read as it is.
+    lacks the result of a compaction, the merged directories are read instead, as long as they are registered. A table
+    that is not transactional has no moments; its copy is read as it is.
 
     Raises:
         NotReadableError: the history of the table begins after the moment, or the cluster lacks directories.

@@ -258,7 +258,7 @@ def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict
 
 
 def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tuple[list[int], list[int]]:
-    """Return two lists of ids of partitions that a link has shown since before ``before_ms``. One round trip.
+    """Return two lists of ids of partitions that a link began to show before ``before_ms``. One round trip.
 
     The first list has partitions that ALTER LINK has added. The second list has partitions that a dynamic link shows
     because they are newer than the link.
@@ -278,10 +278,11 @@ def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tu
 
 
 def raise_beginning(connection: Connection, link: Link) -> None:
-    """Raise ``after_partition_id`` of a dynamic link, which shows newer partitions unless they are hidden.
+    """Raise ``after_partition_id`` of a dynamic link as far as the link shows the same partitions as before.
 
-    The new id is just below the first partition that the link shows for this reason. Rows for hidden partitions up to
-    the id are removed. The caller has locked the row of the source table for a change. Four round trips.
+    A dynamic link shows the partitions with higher ids, except those that ALTER LINK has hidden. Rows for hidden
+    partitions with ids up to ``after_partition_id`` are removed. The caller has locked the row of the source table for
+    a change. Four round trips.
     """
     p = partitions.c
     has_row = select(_EXCEPTIONS.link_id).where(_EXCEPTIONS.link_id == link.id, _EXCEPTIONS.partition_id == p.id)

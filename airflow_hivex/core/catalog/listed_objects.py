@@ -34,7 +34,7 @@ _D_OF_COMMIT_HISTORY, _C_OF_COMMIT_HISTORY = directories.c, directory_copies.c
 class CommitPeriod:
     """The numbers of commits and compactions of a table in a period.
 
-    ``rows`` and ``size_bytes`` are what the commits have added. An update adds the rows that it changes.
+    ``rows`` and ``size_bytes`` are the sums that the commits have added. An update adds the rows that it changes.
     """
 
     start: datetime
@@ -49,8 +49,8 @@ def read_commit_history(
 ) -> list[CommitPeriod]:
     """Return the periods since a time in which a table had commits or compactions, oldest first. Two queries.
 
-    A commit counts in the period in which its directories were registered on their first cluster. It is missing after
-    all of its directories were compacted and cleaned.
+    A commit counts in the period in which its directories were registered on their first cluster. A commit is missing
+    after all of its directories were compacted and cleaned.
     """
     of_table = cluster_storage_descriptors.c.table_id == table.id
     has_copies = connection.execute(select(cluster_storage_descriptors.c.id).where(of_table).limit(1)).first()
@@ -139,7 +139,8 @@ class ListedPartition:
 class ListedDirectory:
     """A registered directory, and the clusters that have it.
 
-    An obsolete directory is listed until the cleaner deletes it: earlier versions and open transactions may read it.
+    An obsolete directory is listed until the cleaner deletes it, since earlier versions and open transactions can read
+    it.
     """
 
     partition: str | None

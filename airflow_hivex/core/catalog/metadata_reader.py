@@ -59,8 +59,8 @@ class SnapshotReading(StorePart):
 
         By default this is the current snapshot. If ``txn_id`` is given, it is the snapshot that this transaction takes
         now. If ``valid_txns`` is given, it is the earlier snapshot with these transactions. ``known`` are tables from
-        an earlier snapshot of the caller; unchanged tables are not read again. One round trip. It takes more if a table
-        of ``known`` has changed, or if ``valid_txns`` is given and a table is missing in ``known``.
+        an earlier snapshot of the caller; unchanged tables are not read again. The call takes one round trip, or more
+        if a table of ``known`` has changed, or if ``valid_txns`` is given and a table is missing in ``known``.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -114,8 +114,8 @@ class SnapshotReading(StorePart):
     ) -> TableContents:
         """Return the partitions that match ``predicate``, with their directories and their copies on ``clusters``.
 
-        The result has all directories that the snapshot sees, and may have more; ``bind_table`` selects the visible
-        ones. Most reads take one round trip. More are needed if the database cannot decide the predicate and many
+        The result has at least the directories that the snapshot sees; ``bind_table`` removes the others. Most reads
+        take one round trip. A read takes more round trips if the database cannot decide the predicate and many
         partitions remain.
         """
         with self._read() as connection:

@@ -22,8 +22,8 @@ class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMetho
 
     Its subclasses add a cache. In a read, ``valid_write_ids`` is the query's write id list for the table, as a value or
     as text. A cache compares this list with the list of its entry. By default a read returns the current state. None
-    says that the caller has no list: a read of a transactional table is refused, and a cache may answer for any other
-    table.
+    says that the caller has no list: a read of a transactional table is refused, and a read of any other table is
+    allowed and can be answered by a cache.
 
     In a write, ``valid_write_ids`` is the list of the writer. A write on a managed table takes a write id of the
     transaction ``txn_id``, or of a transaction that is opened and committed together with the write. The event of the
@@ -33,8 +33,8 @@ class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMetho
     cluster, or on the primary if the default cluster has no copy (docs/reference/clusters.md, M3 and S5).
 
     A change and its event are one database transaction. After :meth:`joining` they are part of the caller's database
-    transaction. Returned locations are full URIs. Locations in arguments may be URIs, relative to the cluster's file
-    system, or empty for the default location.
+    transaction. Returned locations are full URIs. A location in an argument is a URI, a path relative to the cluster's
+    file system, or empty for the default location.
     """
 
     def register(self, *registrations: Registration) -> None:

@@ -392,7 +392,7 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
 def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
     """Move all partitions in the folder ``location`` to the same relative paths in the folder ``target``.
 
-    Only the stored locations change. Return a dict from id to name for these partitions.
+    Only the stored locations change. Return a dict from id to name for the moved partitions.
     """
     below = partitions.c.location.like(beginning(f"{location}/")["beginning"], escape="/")
     of_table = (partitions.c.table_id == table.id) & below
@@ -426,7 +426,7 @@ def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class DroppedPartition:
-    """A dropped partition whose files may still exist: its locations on clusters, and the names of its directories."""
+    """A dropped partition whose files can still exist: its locations on clusters, and the names of its directories."""
 
     id: int
     name: str
@@ -437,9 +437,8 @@ class DroppedPartition:
 def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> None:
     """Mark partitions of managed tables as dropped. Their rows stay until the cleaner has deleted their files.
 
-    Until then no partition can be renamed to the name of a dropped partition. A rename copies directories under their
-    own names, so the cleaner could delete the copies. The column ``created_ms`` of a dropped partition has the time of
-    the drop.
+    Until then no partition can be renamed to the name of a dropped partition. The column ``created_ms`` of a dropped
+    partition has the time of the drop.
     """
     copies = cluster_storage_descriptors
     for batch in batches(ids):
@@ -481,7 +480,7 @@ def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> 
 
 
 def has_files(connection: Connection, table_id: int, name: str) -> bool:
-    """Return whether files of a dropped partition of this name may still exist."""
+    """Return whether files of a dropped partition of this name can still exist."""
     p = partitions.c
     query = select(p.id).where(p.table_id == table_id, p.dropped, p.name == name).limit(1)
     return connection.execute(query).one_or_none() is not None

@@ -90,7 +90,7 @@ class PartitionMethods(StorePart):
     def _place(self, table: Table, partition: Partition) -> str:
         """Return the location of a new partition, relative to the primary cluster's file system.
 
-        It is empty for the default location.
+        The location is empty for the default location.
         """
         self._check_primary(table, partition)
         cluster = self._clusters.get(table.storage.primary.cluster)
@@ -181,7 +181,7 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the partitions whose rows may satisfy ``expr``.
+        """Return the partitions whose rows can satisfy ``expr``.
 
         If ``cluster`` is given, only partitions with a copy there are returned.
         """
@@ -198,7 +198,7 @@ class PartitionMethods(StorePart):
         expr: Predicate | None = None,
         valid_write_ids: GivenList = StateOf.NOW,
     ) -> list[str]:
-        """Return the sorted names of the partitions whose rows may satisfy ``expr``.
+        """Return the sorted names of the partitions whose rows can satisfy ``expr``.
 
         Raises:
             InvalidOperationError: the table has no partition keys.
@@ -220,8 +220,8 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Drop all of the partitions, or none after an error, and return them.
 
-        The files stay; after the caller has deleted them, it calls :meth:`forget_partitions`. Links do not show the
-        partitions any more.
+        The files stay. Delete the files, and then call :meth:`forget_partitions`. Links do not show the partitions any
+        more.
 
         Raises:
             NoSuchPartitionError: a partition does not exist and ``if_exists`` is false.
@@ -269,9 +269,9 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Store the parameters, storage descriptors and last access times of partitions, and return the partitions.
 
-        All partitions are changed, or none after an error. They are found by their values, which only
-        :meth:`rename_partition` changes. Their locations stay. A partition that is given without a storage descriptor
-        uses that of its table from now on.
+        All partitions are changed, or none after an error. Partitions are found by their values; only
+        :meth:`rename_partition` changes values. Locations stay. A partition that is given without a storage descriptor
+        uses the storage descriptor of its table from now on.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.
@@ -311,11 +311,11 @@ class PartitionMethods(StorePart):
         *,
         txn_id: int | None = None,
     ) -> int | None:
-        """Change the values of a partition, and so its name.
+        """Change the values of a partition, and thereby its name.
 
-        In a managed table the location changes with the name. Then the caller copies the files, and the former name is
-        recorded as a dropped partition. Return the id of this record, or None if the location stays.
-        :meth:`forget_partitions` removes the record.
+        In a managed table the location changes with the name, and the caller must copy the files. The former name is
+        recorded as a dropped partition, which :meth:`forget_partitions` removes. Return the id of this dropped
+        partition, or None if the location stays.
 
         Raises:
             NoSuchPartitionError: the partition does not exist.

@@ -23,8 +23,8 @@ from airflow_hivex.core.transactions.shared_state import snapshot_from, snapshot
 def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> bool:
     """Register the pending writes of a transaction, as part of its commit.
 
-    Return whether the transaction also has writes of killed statements. Their records stay, since the cleaner needs
-    them to find the files.
+    Return whether the transaction also has writes of killed statements. The records of these writes stay, since the
+    cleaner needs the records to find the files.
 
     Raises:
         NoSuchObjectError: a written table has been dropped.
@@ -76,10 +76,9 @@ def check_nothing_hidden(
 ) -> None:
     """Raise ``error`` if a base directory would hide rows: rows of other transactions, or the rows of this write.
 
-    A base directory hides all directories with lower write ids, also those that its statement could not see. The check
-    for write conflicts does not find this, since an INSERT INTO does not conflict with an update. Other transactions
-    can insert between the snapshot of a transaction and its INSERT OVERWRITE. With shared locks, both statements can
-    also run at the same time. For an INSERT INTO, the error may be raised by the caller's next query.
+    A base directory hides all directories with lower write ids. For example, an INSERT OVERWRITE would hide rows that
+    another transaction has inserted since the snapshot of the INSERT OVERWRITE. For an INSERT INTO, the caller's next
+    query can raise the error in place of this function.
     """
     if not write.overwrite:
         overwritten = error(f"another transaction has overwritten {table.full_name} while it inserted")

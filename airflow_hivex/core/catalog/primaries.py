@@ -43,8 +43,8 @@ def switch_primary(
 ) -> StoredTable:
     """Make a cluster with a complete copy the primary, make the former primary a secondary, and return the table.
 
-    ``seen`` are the ids of the directories that existed when the copy was planned. The cluster may lack some of them,
-    which the cleaner will delete.
+    ``seen`` are the ids of the directories that existed when the copy was planned. The cluster is allowed to lack
+    directories of ``seen``, but no directories that were added later.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -135,7 +135,10 @@ def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[s
 
 
 def _check_seen(connection: Connection, table: StoredTable, cluster: str, seen: Collection[int]) -> None:
-    """Refuse the change if a cluster lacks a directory that is not in ``seen``, since it was added meanwhile."""
+    """Refuse the change if a cluster lacks a directory that is not in ``seen``.
+
+    Such a directory was added meanwhile.
+    """
     d, held = directories.c, directory_copies.c
     is_held = select(held.directory_id).where(held.directory_id == d.id, held.cluster == cluster).exists()
     for row in connection.execute(select(d.id, d.name).where(d.table_id == table.id, ~is_held)):

@@ -1,4 +1,4 @@
-"""The search for the partitions that may match a predicate. The database decides as much of the predicate as it can."""
+"""The search for the partitions that can match a predicate. The database decides as much of the predicate as it can."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class FoundPartition(NamedTuple):
 def find_partitions(
     connection: Connection, table: Table, predicate: Predicate | None = None
 ) -> Sequence[FoundPartition]:
-    """Return the partitions whose rows may satisfy ``predicate``, sorted by id. One round trip.
+    """Return the partitions whose rows can satisfy ``predicate``, sorted by id. One round trip.
 
     The database decides equality and IN by index look-ups. It also decides ranges of texts and dates, and LIKE with a
-    fixed beginning. Other conditions are then checked in Python, by the names of the partitions that the database has
+    fixed beginning. Python then checks the other conditions, by the names of the partitions that the database has
     found.
     """
     conditions, residual = database_conditions(connection, table, predicate)
@@ -96,7 +96,7 @@ def check_stored_alike(
 ) -> None:
     """Refuse partitions whose own storage descriptor has another format than their table.
 
-    One round trip if partitions have their own storage descriptors, otherwise no round trip.
+    The check takes one round trip if partitions have their own storage descriptors, otherwise none.
 
     Raises:
         InvalidOperationError: a partition has another format. A scan cannot read it, and a write would mix formats.
@@ -172,7 +172,7 @@ def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | No
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
     """Return an SQL condition for a range or LIKE, or None for other predicates.
 
-    It is true for every partition whose rows may satisfy the predicate, and false for NULL.
+    The condition is true for every partition whose rows can satisfy the predicate, and false for NULL.
     """
     low: str | None = None
     high: str | None = None
@@ -278,9 +278,9 @@ def matching(
     predicate: Predicate | None,
     values_of: Callable[[_N], Sequence[str]] = _values_of,
 ) -> Sequence[_N]:
-    """Return the partitions whose rows may satisfy ``predicate``, judged by their partition values.
+    """Return the partitions whose rows can satisfy ``predicate``, judged by their partition values.
 
-    ``values_of`` returns the stored values of a partition. By default they are taken from its name.
+    ``values_of`` returns the stored values of a partition. By default the values are taken from the partition's name.
     """
     if predicate is None:
         return rows
@@ -310,8 +310,8 @@ def allowed_values(
 ) -> list[set[str] | None]:
     """Return for each partition key the set of stored values that the conditions on this key allow.
 
-    It is None for a key without such a condition. Only conditions on a single key are used; :func:`matching` checks the
-    others. ``distinct`` has the existing values of each key.
+    A key without such a condition has None in place of a set. Only conditions on a single key are used;
+    :func:`matching` checks the other conditions. ``distinct`` has the existing values of each key.
     """
     names = [key.name.lower() for key in table.partition_keys]
     allowed: list[set[str] | None] = [None] * len(names)
@@ -339,7 +339,7 @@ def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
 
 
 class _KeyTest:
-    """A test of stored values of one partition key by the conditions on this key alone."""
+    """A check of stored values of one partition key by the conditions that use only this key."""
 
     def __init__(self, key: Column, predicate: And) -> None:
         self._name = key.name.lower()
@@ -348,10 +348,9 @@ class _KeyTest:
         self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 
     def of(self, text: str) -> tuple[bool, Sequence[tuple[str, Value]]]:
-        """Return whether a stored value may pass the test, and the key's name with the typed value.
+        """Return a pair: whether the conditions allow a stored value, and a list with (name of the key, typed value).
 
-        The second part is a list with this pair, or empty if Python cannot represent the value. Spark has days before
-        the year 1 and after the year 9999, but Python does not.
+        The list is empty if Python cannot represent the value, for example a day after the year 9999.
         """
         known = self._known.get(text)
         if known is None:

@@ -34,10 +34,11 @@ class OriginalFile:
 class Registration:
     """The directories of a table that a transaction has written on ``cluster``, and that its commit registers.
 
-    ``partitions`` are the written partitions, also those without a directory. ``adds_partitions`` adds missing
-    partitions. ``replaces`` is True if other directories had the rows before, as after a compaction. With ``is_batch``
-    the directories belong to a streaming batch, and earlier transactions of the batch may have added files to them.
-    ``reveals_table`` makes a hidden table visible. ``operation`` names the statement in the record of the commit.
+    ``partitions`` are the written partitions, also those without a directory. If ``adds_partitions`` is True, missing
+    partitions are added. ``replaces`` is True if other directories had the rows before, as after a compaction.
+    ``is_batch`` is True for the directories of a streaming batch; earlier transactions of the batch can have added
+    files to these directories. If ``reveals_table`` is True, a hidden table becomes visible. ``operation`` names the
+    statement in the record of the commit.
     """
 
     table: StoredTable

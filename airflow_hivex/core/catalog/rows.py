@@ -117,7 +117,7 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
 def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> StoredTable:
     """Return the table from a row of ``tables``, joined with its storage descriptor and ``database_name``.
 
-    The location is that on the primary cluster. A caller for another cluster replaces it.
+    The location is the location on the primary cluster.
     """
     storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
     return StoredTable(

@@ -63,8 +63,8 @@ _IsWanted: TypeAlias = Callable[[ColumnElement[int]], ColumnElement[bool]]
 class SnapshotRows:
     """A snapshot from the rows of :func:`snapshot_call`, as one transaction sees it.
 
-    ``committed`` has the write id lists of a reader without a transaction. ``history`` is the incarnation of the
-    metastore and the last transaction id.
+    ``committed`` has the write id lists of a reader without a transaction. ``history`` shows whether the database was
+    restored from a backup.
     """
 
     valid_txns: ValidTxnList
@@ -77,8 +77,7 @@ class SnapshotRows:
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
     """Return the query that takes a snapshot. :func:`read_snapshot` reads its rows.
 
-    In SQLite and PostgreSQL, the query reads transactions and write ids as of one moment. Each new id is written
-    together with its row in one database transaction, so no id is missing.
+    The query reads transactions and write ids as of one moment.
     """
     # The statement sees no transaction above the one that was opened last.
     return _snapshot(_size(names))(**_values(names), high_watermark=MAX_ID if txn_id is None else txn_id)

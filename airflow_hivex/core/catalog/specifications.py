@@ -1,7 +1,7 @@
 """The PARTITION clauses of ALTER TABLE and SHOW PARTITIONS, and the partitions that they cover exactly.
 
-A query may read a partition that perhaps has no matching row. In contrast, ALTER TABLE may drop a partition only if it
-certainly matches. So values are first converted to the types of their keys, and then compared.
+A query is allowed to read a partition without matching rows, but ALTER TABLE must drop only partitions that certainly
+match. For this reason, values are converted to the types of their keys before they are compared.
 """
 
 from __future__ import annotations

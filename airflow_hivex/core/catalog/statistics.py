@@ -93,7 +93,7 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
 def delete_column_statistics(
     connection: Connection, table: StoredTable, partition_id: int | None, column: str | None
 ) -> bool:
-    """Delete the statistics of a column (None: of all columns), and return whether there were any.
+    """Delete the statistics of a column (None: of all columns), and return whether statistics existed.
 
     ``column`` is the column's name in files.
 

@@ -109,11 +109,10 @@ class StorePart(JoinsTransactions):
     ) -> None:
         """Record the event of a change of a definition or of partitions. The change of a managed table has a write id.
 
-        The write id belongs to the transaction ``txn_id``. If this is None, a separate transaction for the change is
-        opened and committed here. The event has the write id list ``given``, in which this write id counts as
-        committed. If no list is given, it has the transaction's list. ``was`` is the table before the change, if its
-        name may have changed. Call this method last in a database transaction, because ``notification_log.record`` must
-        be last.
+        The write id belongs to the transaction ``txn_id``. If ``txn_id`` is None, a separate transaction for the change
+        is opened and committed here. The event has the write id list ``given``, in which this write id counts as
+        committed. If no list is given, the event has the transaction's list. ``was`` is the table before the change, if
+        the change can rename the table. Call this method last in a database transaction.
 
         Raises:
             TransactionNotOpenError: the transaction is not open, or is read-only.

@@ -29,10 +29,10 @@ def record_table_event(
 ) -> None:
     """Record an event of a table in the caller's database transaction.
 
-    The event of a transactional table always has a write id list: the given list, or else the list of the transaction
-    ``txn_id``, or else the current list. A list that is not given is read at the end of the commit. It includes the
-    write ids that the commit itself allocates. With ``with_own`` a given list is completed at the end of the commit by
-    the write id of the transaction.
+    The event of a transactional table has ``valid_write_ids`` or, by default, the write id list of the transaction
+    ``txn_id``. Without both, the event has the current list. A list that is not given is read at the end of the commit,
+    and includes the write ids that the commit itself allocates. If ``with_own`` is true, the write id of the
+    transaction is added to a given list at the end of the commit.
     """
     table_id = table.id
 

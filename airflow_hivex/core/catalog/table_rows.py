@@ -129,9 +129,8 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
 def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
     """Return a table, and lock it until the caller's database transaction ends. Three round trips.
 
-    Meanwhile no other transaction changes or drops the table. In a database transaction, call this function before
-    other functions that lock the table. A lock for reading must not become a lock for a change: two such transactions
-    would wait for each other.
+    Until then no other transaction changes or drops the table. In a database transaction, call this function before
+    other functions that lock the table; otherwise two transactions can wait for each other.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -182,8 +181,7 @@ def _locking(table_ids: Collection[int]) -> Iterator[Select[Any]]:
 def lock_as_named(connection: Connection, table: StoredTable) -> None:
     """Lock a table until the caller's database transaction ends, and check that it still has its name.
 
-    While the caller waited, the table may have been renamed, and another table may have its name. On PostgreSQL the
-    lock is taken with the caller's next query, which then raises the error.
+    On PostgreSQL the lock is taken with the caller's next query, which then raises the error.
 
     Raises:
         NoSuchTableError: the table was dropped, or has another name.
@@ -281,9 +279,9 @@ def insert_table(
     """Add a table, and return it as stored.
 
     If its location is empty, the table gets a folder below the database's folder that no other table has. A ``hidden``
-    table is invisible until :func:`reveal`. If its writer is killed before, the row prevents other tables from using
-    the location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
-    ``database`` is the row of its database, if the caller has read it under the lock of the statement.
+    table is invisible until :func:`reveal`. If the writer is killed before :func:`reveal`, the row stays, and no other
+    table gets the folder. ``first_write_id`` is the lowest write id that the table is allowed to begin with.
+    ``database`` is the row of the table's database, if the caller has read the row under the lock of the statement.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -453,7 +451,7 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
     """Return the kind, name and location of a table whose folder overlaps a location on a cluster, or None.
 
-    The folder may also be that of a table's copy, or of a partition of an external table. The table ``but_id`` is left
+    The folder can also belong to a table's copy, or to a partition of an external table. The table ``but_id`` is left
     out.
     """
     values = {"cluster": cluster, "but_id": but_id, **beside(location)}
@@ -468,7 +466,7 @@ def _shown_owner(row: Any) -> str:
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
     """Return a description of an object whose folder overlaps the folder of a dropped table, or None.
 
-    ``is_partition`` is true if ``location`` is that of a partition that was dropped from the table.
+    ``is_partition`` is true if ``location`` belongs to a partition that was dropped from the table.
     """
     other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=False)
     if other is not None or not is_partition:
@@ -566,7 +564,7 @@ def _check_folders(connection: Connection, table: StoredTable) -> None:
     """Refuse to rename an external table to another namespace if one of its folders belongs to a third namespace.
 
     Raises:
-        InvalidObjectError: a folder belongs to a third namespace, and this or the new namespace is closed.
+        InvalidObjectError: a folder belongs to a third namespace, and the third or the new namespace is closed.
     """
     if not table.is_external:
         return

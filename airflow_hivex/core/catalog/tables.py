@@ -124,7 +124,7 @@ class TableMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
-        """Store a changed table, and return it. Its location stays.
+        """Store a changed table, and return the table. The location stays.
 
         ``table`` may be a function that gets the current table, and returns the changed one. The database, name, owner,
         comment, columns and parameters can change.
@@ -133,7 +133,7 @@ class TableMethods(StorePart):
             NoSuchTableError, NoSuchDatabaseError: the table, or its new database, does not exist.
             AlreadyExistsError: another table has the new name.
             InvalidOperationError: the change would move the table to another cluster.
-            LinkedTableError: links show the table, and it would get another database.
+            LinkedTableError: links show the table, and the change would move it to another database.
             QuotaExceededError: the new database would have more bytes than its quota.
             InvalidWriteIdListError, MissingWriteIdListError: the list does not belong to the table.
         """
@@ -188,8 +188,7 @@ class TableMethods(StorePart):
     ) -> StoredTable:
         """Drop a table and return it. Its files stay.
 
-        After the caller has deleted the files, it calls :meth:`forget_tables`. ``cascade`` also drops the links that
-        show the table.
+        Delete the files, and then call :meth:`forget_tables`. ``cascade`` also drops the links that show the table.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.

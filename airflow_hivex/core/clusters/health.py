@@ -37,7 +37,7 @@ class ClusterHealth:
     """The health of the clusters; safe to share between threads."""
 
     def __init__(self, clusters: Clusters, roots: Roots, timer: Callable[[], float] = time.monotonic) -> None:
-        """Create the health checks. ``timer`` returns the time in seconds by which results expire."""
+        """Create the health checks. ``timer`` returns the current time in seconds."""
         self._clusters = clusters
         self._roots = roots
         self._lock = threading.Lock()
@@ -47,9 +47,9 @@ class ClusterHealth:
     def of_root(self, cluster: str) -> Health:
         """Return the health of the root of a cluster's file system: whether it is mounted and has its root marker.
 
-        A missing or foreign root is not cached, because it may be mounted at any moment. A root that does not respond
-        within five seconds counts as missing for a short time. If this process has no driver for the file system, the
-        root counts as usable, since Spark has its own drivers.
+        A missing or foreign root is not cached, because the right root can be mounted at any moment. A root that does
+        not respond within five seconds counts as missing for a short time. If this process has no driver for the file
+        system, the root counts as usable, since Spark has its own drivers.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -65,7 +65,7 @@ class ClusterHealth:
         return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
 
     def free_bytes(self, cluster: str) -> int | None:
-        """Return the free bytes of a cluster's file system, or None if they are unknown or the system is not usable.
+        """Return the free bytes of a cluster's file system, or None if it is unknown or the system is not usable.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -144,7 +144,7 @@ def _remembered(
 ) -> Health:
     """Return the cached health of a cluster, or else the health that ``ask`` returns, which is then cached.
 
-    A result whose problem is an error of the types ``but`` is not cached.
+    A result is not cached if its problem is an error of one of the types ``but``.
     """
     with lock:
         known = cache.get(cluster)

@@ -190,7 +190,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the JSON type of a value, for errors. They must not show the value, which may be a misplaced secret."""
+    """Return the JSON type of a value, for errors that must not show the value itself, which can be a secret."""
     if value is None:
         return "null"
     if isinstance(value, str):

@@ -36,7 +36,7 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""The largest number of registered directories that are looked for in a root without a marker. The newest are taken."""
+"""The largest number of registered directories that are looked for in a root without a marker, the newest first."""
 
 
 class Roots:
@@ -54,8 +54,8 @@ class Roots:
     def check(self, name: str) -> None:
         """Ensure that the root of a cluster has its root marker; the first use of a cluster creates the marker.
 
-        If a root without a marker should have directories, because some are registered on the cluster, it is marked
-        only if one of the newest directories exists.
+        If directories are registered on the cluster, a root without a marker is marked only if one of the newest of
+        these directories exists.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -136,7 +136,7 @@ class Roots:
         """Return the stored id of a cluster's root, whether the root is stored as marked, and the id in the marker.
 
         A process that marks a root stores the id, writes the marker, and then stores that the root is marked. If the
-        two ids differ, another process may be doing this, so both are read a second time.
+        two ids differ, another process is possibly between these steps, so both ids are read a second time.
         """
         for _ in range(2):
             root_id, is_marked = self._noted(name) or (None, False)

@@ -26,7 +26,7 @@ from airflow_hivex.core.parser.statements import Select
 Filter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
 """A condition in SQL, a pyarrow expression, or a list of tests such as ``[("year", "=", 2013)]``.
 
-A row must pass all tests of a list. For a list of such lists, it must pass all tests of at least one inner list.
+A row must pass all tests of a list. For a list of lists, a row must pass all tests of at least one inner list.
 """
 
 _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -56,7 +56,7 @@ def read_batches(
 ) -> pa.RecordBatchReader:
     """Return the rows of a query on one table as a stream of batches.
 
-    The stream may be read after the locks have ended: the cleaner keeps the files until the snapshot expires.
+    The stream can be read after the locks have ended, because the cleaner keeps the files until the snapshot expires.
     """
     predicate, expression = _read_filter(filter, context.parameters)
 

@@ -132,7 +132,7 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
 
 
 def with_merged_columns(table: Table, given: Sequence[Column]) -> Table:
-    """Return the table with the columns and struct fields of ``given`` that it lacks. They are added at the end.
+    """Return the table with the columns and struct fields of ``given`` that it lacks, each added at the end.
 
     Raises:
         InvalidObjectError: the table cannot have such columns, or its files do not name fields of structs.

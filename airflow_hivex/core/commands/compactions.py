@@ -15,9 +15,9 @@ _ANSWER = ("compactionid", "state", "message")
 
 
 def compact(context: StatementContext, statement: Compact) -> Result:
-    """ALTER TABLE ... COMPACT: return one row with id, state and message. A refused request has the id -1.
+    """Run ALTER TABLE ... COMPACT: return one row with id, state and message. A refused request has the id -1.
 
-    With AND WAIT, the state is that at the end of the compaction. The message of a refused request is the reason.
+    With AND WAIT, the state is the state at the end of the compaction. The message of a refused request is the reason.
     """
     database, name = context.session.qualify(statement.table)
     table = context.services.catalog.get_table(database, name)
@@ -33,7 +33,7 @@ def compact(context: StatementContext, statement: Compact) -> Result:
 
 
 def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
-    """OPTIMIZE of a partitioned table: request a compaction of each partition; return one row for each request."""
+    """Run OPTIMIZE of a partitioned table: request a compaction of each partition; return one row for each request."""
     responses = context.services.compactor.request_each(
         table.database, table.name, statement.type, pool=statement.pool, properties=statement.properties
     )
@@ -67,7 +67,7 @@ def _waited(context: StatementContext, statement: Compact, response: CompactionR
 
 
 def vacuum(context: StatementContext, statement: Vacuum) -> Result:
-    """VACUUM: delete the obsolete directories of a table. DRY RUN returns the same rows, and deletes nothing.
+    """Run VACUUM: delete the obsolete directories of a table. DRY RUN returns the same rows, and deletes nothing.
 
     There is one row for the outcome in each partition, one for each deleted directory, one for each directory that
     stays, and one for each transaction that still needs directories.
@@ -87,7 +87,7 @@ def vacuum(context: StatementContext, statement: Vacuum) -> Result:
 
 
 def show_compactions(context: StatementContext, statement: ShowCompactions) -> Result:
-    """SHOW COMPACTIONS: return queued and ended compactions. Values are texts or NULL, times are in milliseconds."""
+    """Run SHOW COMPACTIONS: return queued and ended compactions. Values are texts or NULL; times are milliseconds."""
     catalog = context.services.catalog
     database = table = partition = None
     if statement.database is not None:
@@ -117,7 +117,7 @@ def show_compactions(context: StatementContext, statement: ShowCompactions) -> R
 
 
 def abort_compactions(context: StatementContext, statement: AbortCompactions) -> Result:
-    """ABORT COMPACTIONS: return one row with the outcome for each compaction.
+    """Run ABORT COMPACTIONS: return one row with the outcome for each compaction.
 
     A compaction that a worker has taken cannot be aborted.
     """

@@ -1,8 +1,8 @@
 """ALTER TABLE that makes a table of plain files transactional: no file is rewritten or moved.
 
-The existing files become original files, whose rows every snapshot sees until a base hides them. Hive's
-TransactionalValidationListener decides which tables may be converted.
-Source: docs/reference/directories.md, "Original files".
+The existing files become original files, whose rows every snapshot sees until a base hides them. The rules for tables
+that can be converted are those of Hive's TransactionalValidationListener. Source: docs/reference/directories.md,
+"Original files".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FULL_ACID_OPERATION = "A conversion to full ACID of"
 
 
 def is_upgrade(table: StoredTable, properties: Mapping[str, str]) -> bool:
-    """Return whether setting these properties would make an insert-only table full ACID."""
+    """Return whether ALTER TABLE SET with ``properties`` makes an insert-only table full ACID."""
     return table.is_insert_only and properties.get(TRANSACTIONAL_PROPERTIES, "").lower() == "default"
 
 
@@ -93,7 +93,10 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
 
 
 def _described(table: StoredTable) -> tuple[object, ...]:
-    """Return the parts of a table that a conversion stores again, to notice a change by another statement."""
+    """Return the parts of a table that a conversion stores again.
+
+    The conversion compares them to notice other changes.
+    """
     return table.id, table.storage, table.parameters, table.partition_keys, table.comment, table.owner
 
 
@@ -114,7 +117,7 @@ _LONGEST_NAME = 128
 
 
 def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
-    """Return whether setting these properties would make a plain table transactional."""
+    """Return whether ALTER TABLE SET with ``properties`` makes a plain table transactional."""
     return not table.is_transactional and _value(properties, TRANSACTIONAL) == "true"
 
 

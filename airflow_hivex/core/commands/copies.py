@@ -38,7 +38,7 @@ SHOW_COLUMNS = (
 
 
 def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
-    """REPLICATE TABLE: return one row for each directory that the cluster lacked.
+    """Run REPLICATE TABLE: return one row for each directory that the cluster lacked.
 
     Raises:
         NoSuchPartitionError: the PARTITION clause has only = or IS NULL, and no partition has these values.
@@ -86,7 +86,7 @@ def _named(specification: Predicate) -> str | None:
 
 
 def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
-    """ALTER TABLE ... DROP COPY: the copy is withdrawn, and its files are deleted."""
+    """Run ALTER TABLE ... DROP COPY: withdraw the copy, and delete its files."""
     table = _table(context, statement)
     partition = None
     if statement.partition is not None:
@@ -102,7 +102,7 @@ def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
 
 
 def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Result:
-    """ALTER TABLE ... SET PRIMARY CLUSTER: return one row that describes the change."""
+    """Run ALTER TABLE ... SET PRIMARY CLUSTER: return one row that describes the change."""
     found = context.services.primaries.change(
         _table(context, statement).full_name,
         statement.cluster,
@@ -117,7 +117,7 @@ def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Resu
 
 
 def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
-    """SHOW COPIES: return one row for each partition and cluster that has the partition, the primary cluster first."""
+    """Run SHOW COPIES: return one row for each partition and each cluster that has it, the primary cluster first."""
     shown = context.services.replicator.copies(_table(context, statement).full_name)
     rows: list[tuple[object, ...]] = [
         (
@@ -144,7 +144,7 @@ def _table(context: StatementContext, statement: ReplicateTable | DropCopy | Set
 
 
 def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
-    """ALTER DATABASE ... SET PRIMARY CLUSTER: return one row that describes the change."""
+    """Run ALTER DATABASE ... SET PRIMARY CLUSTER: return one row that describes the change."""
     found = context.services.moves.move(
         statement.database,
         statement.cluster,
@@ -157,7 +157,7 @@ def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
 
 
 def cancel_move(context: StatementContext, statement: CancelMove) -> Result:
-    """ALTER DATABASE ... CANCEL MOVE: cancel a running move. The tables stay on their clusters.
+    """Run ALTER DATABASE ... CANCEL MOVE: cancel a running move. The tables stay on their clusters.
 
     The copies that the move has made are withdrawn, unless the statement keeps them.
     """

@@ -1,4 +1,4 @@
-"""CREATE TABLE AS SELECT: a table and its rows become visible together, and may replace another table."""
+"""CREATE TABLE AS SELECT: a table and its rows become visible together, and can replace another table."""
 
 from __future__ import annotations
 
@@ -110,8 +110,9 @@ log = logging.getLogger(__name__)
 def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
     """Create a table with the rows of a query, on the cluster that runs the query, in one commit.
 
-    If the new table replaces an earlier table, the query may read the earlier table. Another statement may be creating
-    a table of the same name. With ``waits`` this statement waits for it, even if ``hive.txn.xlock.ctas`` forbids it.
+    If the new table replaces an earlier table, the query can read the earlier table. If another statement is creating a
+    table of the same name, and ``waits`` is true, this statement waits for the other one, even if
+    ``hive.txn.xlock.ctas`` forbids such waits.
     """
     with own_transaction(context) as running:
         earlier = _claim_name(context, running, statement, waits=waits)
@@ -280,7 +281,7 @@ def _insert_hidden(
 ) -> tuple[StoredTable, TableWrite]:
     """Store the new table in the metastore, but invisible to all clients. Return the table, and the facts of its write.
 
-    If the writer is killed, the cleaner removes the hidden table. The write ids of the new table are higher than the
+    If this process is killed, the cleaner removes the hidden table. The write ids of the new table are higher than the
     write id that this transaction takes in the ``earlier`` table.
     """
     services = context.services

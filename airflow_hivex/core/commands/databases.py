@@ -49,7 +49,7 @@ _TOTALS = (
 
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
-    """CREATE DATABASE: check and store the new database."""
+    """Run CREATE DATABASE: check and store the new database."""
     check_new_database(context, statement.name, statement.properties, statement.location)
     database = Database(
         name=statement.name,
@@ -67,7 +67,10 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 
 
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
-    """DROP DATABASE. CASCADE also drops its tables, whose files are deleted after the commit."""
+    """Run DROP DATABASE: remove a database.
+
+    With CASCADE its tables are dropped, too; their files are deleted after the commit.
+    """
     dropped: list[StoredTable] = []
 
     def change(connection: Connection) -> None:
@@ -88,7 +91,7 @@ def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
 
 
 def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
-    """ALTER DATABASE: change the properties, the owner or the location.
+    """Run ALTER DATABASE: change the properties, the owner or the location.
 
     Raises:
         InvalidObjectError: UNSET names a property that the database does not have.
@@ -151,13 +154,13 @@ def check_database_properties(context: StatementContext, name: str, properties: 
 
 
 def use_database(context: StatementContext, statement: UseDatabase) -> Result:
-    """USE: make an existing database the current database of the session."""
+    """Run USE: make an existing database the current database of the session."""
     context.session.database = context.services.catalog.get_database(statement.name).name
     return Result()
 
 
 def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
-    """USE CLUSTER: pin the session to a configured cluster, or remove the pin."""
+    """Run USE CLUSTER: pin the session to a configured cluster, or remove the pin."""
     if statement.name is not None:
         context.services.clusters.get(statement.name)
     context.session.cluster = statement.name
@@ -165,7 +168,7 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 
 
 def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
-    """SHOW CAPACITY: return one row for each namespace and cluster.
+    """Run SHOW CAPACITY: return one row for each namespace and cluster.
 
     BY TABLE, BY FORMAT and BY AGE return several rows instead: one for each table or link, each format, or each age.
     """
@@ -206,7 +209,7 @@ def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
 
 
 def set_quota(context: StatementContext, statement: SetQuota) -> Result:
-    """ALTER DATABASE ... SET and UNSET QUOTA: store or remove the quota of a namespace."""
+    """Run ALTER DATABASE ... SET and UNSET QUOTA: store or remove the quota of a namespace."""
     capacity = context.services.capacity
     if statement.size_bytes is None:
         capacity.drop_quota(statement.database, statement.cluster)

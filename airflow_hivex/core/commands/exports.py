@@ -68,7 +68,9 @@ class Export:
 
 
 def query_of(table: Table, partitions: Sequence[str]) -> str:
-    """Return the SQL text of a query of all columns of a table. With ``partitions``, it reads only these partitions.
+    """Return the SQL text of a query of all columns of a table.
+
+    With ``partitions``, the query reads only these partitions.
 
     Raises:
         InvalidObjectError: a name is not a valid partition name.
@@ -164,7 +166,7 @@ def export_for_hive(
 
 
 def _check_found(table: Table, partitions: Sequence[str], found: Sequence[str]) -> None:
-    """Refuse an export if one of the named partitions does not exist. Otherwise the mistake would go unnoticed.
+    """Refuse an export if one of the named partitions does not exist.
 
     Raises:
         NoSuchPartitionError: a named partition does not exist.

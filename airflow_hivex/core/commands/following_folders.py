@@ -96,7 +96,7 @@ class FollowingFolder:
 def following_folder(context: StatementContext, table: StoredTable, database: str, name: str) -> FollowingFolder | None:
     """Return the folder that moves with the rename of a table, or None if the folder stays.
 
-    It stays if clients do not see the table as managed, or if the folder does not have the table's name.
+    The folder stays if clients do not see the table as managed, or if the folder does not have the table's name.
     """
     if not table.is_managed_by_clients:
         return None
@@ -180,7 +180,9 @@ def _note(context: StatementContext, table: StoredTable, place: str | None) -> N
 
 
 def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
-    """Move the folder of a table back from the new location that is recorded. If it was copied, only delete the copy.
+    """Move the folder of a table back from the new location that is recorded.
+
+    If the folder was copied, only delete the copy.
 
     Raises:
         StorageError: both locations have files, or the folder cannot be moved.

@@ -130,7 +130,7 @@ class NewTable:
         format: str | None,
         properties: Mapping[str, str] | None,
     ) -> Self:
-        """Return the definition from a user's arguments. One name may be given instead of a list of names.
+        """Return the definition from a user's arguments. One name can be given instead of a list of names.
 
         Raises:
             InvalidOperationError: the arguments do not define a table.
@@ -221,7 +221,7 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
 
 
 def _check_where(write: FrameWrite) -> None:
-    """Refuse a condition in another mode than ``replace_where``, and this mode without a condition.
+    """Refuse a condition in another mode than ``replace_where``, and the mode ``replace_where`` without a condition.
 
     Raises:
         InvalidOperationError: the mode does not allow the condition, or needs one.
@@ -241,10 +241,10 @@ def _check_where(write: FrameWrite) -> None:
 
 
 def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
-    """Return the table, or None if it does not exist and the write may create it.
+    """Return the table, or None if it does not exist and the write is allowed to create it.
 
     Raises:
-        NoSuchTableError: the table does not exist, and the write may not create it.
+        NoSuchTableError: the table does not exist, and the write is not allowed to create it.
     """
     try:
         return context.services.catalog.get_table(*context.session.qualify(write.target))
@@ -367,7 +367,7 @@ def replace_where(
     *,
     fills: bool,
 ) -> Result:
-    """Replace the rows that satisfy a condition by the rows of a DataFrame. These must satisfy the condition, too.
+    """Replace the rows that satisfy a condition by the rows of a DataFrame, which must satisfy the condition, too.
 
     Raises:
         ReplaceConditionError: a row of the DataFrame does not satisfy the condition.

@@ -36,7 +36,7 @@ from airflow_hivex.core.parser.statements import (
 
 
 def show_functions(context: StatementContext, statement: ShowFunctions) -> Result:
-    """SHOW FUNCTIONS: return one name per row. Operators and temporary functions are included.
+    """Run SHOW FUNCTIONS: return one name per row. Operators and temporary functions are included.
 
     Raises:
         NoSuchDatabaseError: the database does not exist.
@@ -52,7 +52,7 @@ def show_functions(context: StatementContext, statement: ShowFunctions) -> Resul
 
 
 def describe_function(context: StatementContext, statement: DescribeFunction) -> Result:
-    """DESCRIBE FUNCTION: return lines of text, from Spark or, for a permanent function, from its stored definition.
+    """Run DESCRIBE FUNCTION: return lines of text, from Spark or, for a permanent function, from its stored definition.
 
     Raises:
         NoSuchFunctionError: the database does not have the function.
@@ -113,9 +113,9 @@ _RETURNS = "Returns:"
 
 
 def create_function(context: StatementContext, statement: CreateFunction) -> Result:
-    """CREATE FUNCTION: store a permanent function. Spark first creates an SQL function once, to find errors.
+    """Run CREATE FUNCTION: store a permanent function.
 
-    No class is loaded.
+    An SQL function is first created once in Spark, to find errors. The class of a Java function is not loaded.
 
     Raises:
         NoSuchDatabaseError: the function's database does not exist.
@@ -200,7 +200,7 @@ def _is_type(text: str) -> bool:
 
 
 def drop_function(context: StatementContext, statement: DropFunction) -> Result:
-    """DROP FUNCTION: remove a permanent function. The files of its class stay.
+    """Run DROP FUNCTION: remove a permanent function. The files of its class stay.
 
     Raises:
         NoSuchFunctionError: the function does not exist.
@@ -215,7 +215,9 @@ def drop_function(context: StatementContext, statement: DropFunction) -> Result:
 
 
 def create_temporary_function(context: StatementContext, statement: CreateTemporaryFunction) -> Result:
-    """CREATE TEMPORARY FUNCTION: store a function in the session. Spark first creates it once, to find errors.
+    """Run CREATE TEMPORARY FUNCTION: store a function in the session.
+
+    Spark first creates the function once, to find errors.
 
     Raises:
         AlreadyExistsError: the session, or Spark itself, has a function of that name.
@@ -252,7 +254,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
 
 
 def drop_temporary_function(context: StatementContext, statement: DropTemporaryFunction) -> Result:
-    """DROP TEMPORARY FUNCTION: remove a function from the session.
+    """Run DROP TEMPORARY FUNCTION: remove a function from the session.
 
     Raises:
         NoSuchTemporaryFunctionError: the session has no temporary function of that name.

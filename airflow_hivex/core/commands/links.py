@@ -41,7 +41,7 @@ SHOW_LINKS_COLUMNS = ("link", "type", "source", "owner", "created", "properties"
 
 
 def create_link(context: StatementContext, statement: CreateLink) -> Result:
-    """CREATE LINK: the new link shows none of the partitions that its source table has now.
+    """Run CREATE LINK: the new link shows none of the partitions that its source table has now.
 
     Raises:
         OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: the table cannot be linked.
@@ -73,7 +73,7 @@ def create_link(context: StatementContext, statement: CreateLink) -> Result:
 
 
 def drop_link(context: StatementContext, statement: DropLink) -> Result:
-    """DROP LINK: remove a link. The rows of its source table stay.
+    """Run DROP LINK: remove a link. The rows of its source table stay.
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: the name is that of a table or view.
@@ -92,7 +92,7 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
 
 
 def add_link_partitions(context: StatementContext, statement: AddLinkPartitions) -> Result:
-    """ALTER LINK ADD PARTITION: return one row for each partition that the link did not show before."""
+    """Run ALTER LINK ADD PARTITION: return one row for each partition that the link did not show before."""
     link, source = _link(context, "ALTER LINK", statement.link)
     names = [_full_name(link, as_link(source, link), each) for each in statement.partitions]
     wanted: set[str] = set()
@@ -113,7 +113,7 @@ def add_link_partitions(context: StatementContext, statement: AddLinkPartitions)
 
 
 def drop_link_partitions(context: StatementContext, statement: DropLinkPartitions) -> Result:
-    """ALTER LINK DROP PARTITION: return one row for each partition that the link does not show any more."""
+    """Run ALTER LINK DROP PARTITION: return one row for each partition that the link does not show any more."""
     link, source = _link(context, "ALTER LINK", statement.link)
     links = context.services.links
     names: set[str] = set()
@@ -128,7 +128,7 @@ def drop_link_partitions(context: StatementContext, statement: DropLinkPartition
 
 
 def set_link_properties(context: StatementContext, statement: SetLinkProperties) -> Result:
-    """ALTER LINK SET and UNSET LINKPROPERTIES: change the properties of a link."""
+    """Run ALTER LINK SET and UNSET LINKPROPERTIES: change the properties of a link."""
     link, _ = _link(context, "ALTER LINK", statement.link)
     has = {key.upper() for key in link.properties}
     missing = [key for key in statement.unset if key.upper() not in has]
@@ -141,7 +141,7 @@ def set_link_properties(context: StatementContext, statement: SetLinkProperties)
 
 
 def show_links(context: StatementContext, statement: ShowLinks) -> Result:
-    """SHOW LINKS: return one row for each link, sorted by name. With TO, the first column is the link's namespace.
+    """Run SHOW LINKS: return one row for each link, sorted by name. With TO, the first column is the link's namespace.
 
     Raises:
         NoSuchTableError: the table of TO does not exist.

@@ -30,11 +30,11 @@ _NOT_OF_FORMAT = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER", "is not a
 
 
 def run_load(context: StatementContext, statement: LoadData) -> Result:
-    """LOAD DATA: write the rows of the files to the table, as INSERT does.
+    """Run LOAD DATA: write the rows of the files to the table, as INSERT does.
 
     The files have the columns of the table, followed by the partition columns that the statement does not name. Files
     below the root of the table's cluster are deleted after the commit, unless they have changed meanwhile. Other files
-    stay. In a transaction of several statements all files stay, since the transaction may be rolled back.
+    stay. In a transaction of several statements all files stay, since the transaction can be rolled back.
 
     Raises:
         InvalidOperationError: there are no files; or they belong to a table, lie in subdirectories, have another
@@ -110,7 +110,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 class LoadSource:
     """The files of a LOAD DATA, with sizes and times from which later changes are noticed.
 
-    ``is_own`` is true if they lie below the root of the table's cluster.
+    ``is_own`` is true if the files lie below the root of the table's cluster.
     """
 
     files: ClusterFiles
@@ -144,7 +144,8 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
     cluster's root are read only if they lie in a folder of the setting ``hivex.load.paths``.
 
     Raises:
-        InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, or may not be read.
+        InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, or are not allowed
+            to be read.
         LocationOutsideClusterError: a path without a scheme leads out of the cluster.
     """
     place, location, is_own = _place(context, statement, table)
@@ -241,7 +242,10 @@ def _check_place(
     *,
     is_own: bool,
 ) -> None:
-    """Refuse a file or folder that may not be read, or belongs to a table. Symbolic links are resolved first."""
+    """Refuse a file or folder that is not allowed to be read, or belongs to a table.
+
+    Symbolic links are resolved first.
+    """
     local = files.local_path(location)
     real = real_path(files, location)
     if is_own:

@@ -28,7 +28,7 @@ _BATCH = 10_000
 
 
 def repair_partitions(context: StatementContext, statement: RepairPartitions) -> Result:
-    """MSCK REPAIR TABLE: add and drop partitions of an external table until they match its directories.
+    """Run MSCK REPAIR TABLE: add and drop partitions of an external table until they match its directories.
 
     Return one row for each difference. Either all partitions are changed, or none. Without REPAIR no partition is
     changed.
@@ -122,7 +122,7 @@ def _partition_paths(files: ClusterFiles, location: str, keys: list[str]) -> Ite
 
 
 def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
-    """REFRESH TABLE: check that the table, view or link exists, and do nothing else."""
+    """Run REFRESH TABLE: check that the table, view or link exists, and do nothing else."""
     if statement.table.namespace is not None:
         linked(context, statement.table)
     elif context.session.objects.view(statement.table) is None:
@@ -131,7 +131,7 @@ def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
 
 
 def touch_table(context: StatementContext, statement: TouchTable) -> Result:
-    """ALTER TABLE TOUCH: store the table unchanged. This records an event, which other clients notice.
+    """Run ALTER TABLE TOUCH: store the table unchanged, and record an event for other clients.
 
     Raises:
         NoSuchPartitionError: the table has no partition of the name.

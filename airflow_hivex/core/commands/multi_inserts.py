@@ -88,7 +88,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
     Otherwise the rows of the other INSERT would be hidden.
 
     Raises:
-        InvalidOperationError: two INSERTs may write to the same partition, and one of them overwrites.
+        InvalidOperationError: two INSERTs can write to the same partition, and one of them overwrites.
     """
     for first, second in combinations(branches, 2):
         same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)

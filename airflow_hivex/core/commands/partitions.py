@@ -55,10 +55,10 @@ _MOST_AT_ONCE = 100
 def delete_partitions(
     services: Services, table: StoredTable, dropped: Sequence[DroppedPartition]
 ) -> list[DroppedPartition]:
-    """Delete the directories of dropped partitions. Return the partitions for which this succeeded.
+    """Delete the directories of dropped partitions. Return the partitions whose directories are deleted.
 
-    Only ``DroppedPartition.directories`` are deleted: a running INSERT may be writing other directories in the same
-    folder.
+    Only ``DroppedPartition.directories`` are deleted, because a running INSERT can be writing other directories in the
+    same folder.
     """
     gone: list[DroppedPartition] = []
     # The root of a cluster is checked once, not for each partition.
@@ -100,7 +100,7 @@ def delete_needless(
 
 
 def check_is_free(services: Services, operation: str, table: StoredTable, name: str) -> None:
-    """Refuse the name of a dropped partition whose files may still exist. The caller has locked the name.
+    """Refuse the name of a dropped partition whose files can still exist. The caller has locked the name.
 
     Raises:
         InvalidOperationError: the files of the dropped partition are not deleted yet.
@@ -155,7 +155,7 @@ log = logging.getLogger(__name__)
 
 
 def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
-    """ALTER TABLE ADD PARTITION: add all partitions, or none of them."""
+    """Run ALTER TABLE ADD PARTITION: add all partitions, or none of them."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
@@ -188,7 +188,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
 
 
 def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
-    """ALTER TABLE DROP PARTITION: drop all partitions that a specification covers, then delete their files."""
+    """Run ALTER TABLE DROP PARTITION: drop all partitions that a specification covers, then delete their files."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
@@ -236,12 +236,12 @@ def drop_in(
 
 
 def rename_partition(context: StatementContext, statement: RenamePartition) -> Result:
-    """ALTER TABLE PARTITION RENAME: copy the directories. The old directories are deleted after the commit.
+    """Run ALTER TABLE PARTITION RENAME: copy the directories. The old directories are deleted after the commit.
 
     Raises:
         NoSuchPartitionError: the partition does not exist.
         AlreadyExistsError: another partition has the new name.
-        InvalidOperationError: files of an earlier partition of the new name may still exist.
+        InvalidOperationError: files of an earlier partition of the new name can still exist.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -299,7 +299,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
 
 
 def _directories(catalog: ObjectStore, table: Table, name: str, clause: Mapping[str, Literal]) -> list[str]:
-    """Return the names of the registered directories of the partition ``name``, which ``clause`` describes."""
+    """Return the names of the registered directories of a partition, given by its name and its PARTITION clause."""
     named = (table.database, table.name)
     snapshot = catalog.snapshot([named])
     condition = clause_condition("RENAME PARTITION", table, clause)
@@ -461,7 +461,7 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
 
 
 def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
-    """Record the files of an external table's partitions for deletion after the commit, since Hive moves them."""
+    """Record the files of an external table's partitions for deletion after the commit."""
     with context.services.store.read() as connection:
         places = partition_rows.locations_of(connection, source, names)
     cluster = context.services.clusters.get(source.storage.primary.cluster)
@@ -477,7 +477,7 @@ _SHOW = "SHOW PARTITIONS"
 
 
 def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
-    """SHOW PARTITIONS: return one name per row.
+    """Run SHOW PARTITIONS: return one name per row.
 
     Raises:
         InvalidOperationError: the table has no partition keys, or a partition's values do not decide the condition.
@@ -494,7 +494,10 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
 
 
 def _all(context: StatementContext, statement: ShowPartitions) -> tuple[Table, Sequence[str]]:
-    """Return the table, and the names of the partitions that the PARTITION clause covers. By default these are all."""
+    """Return the table, and the names of the partitions that the PARTITION clause covers.
+
+    Without a clause, return all names.
+    """
     if statement.table.namespace is not None:
         link, source = linked(context, statement.table)
         exact = None

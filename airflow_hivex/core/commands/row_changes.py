@@ -178,7 +178,7 @@ def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column])
     """Return the columns of a query: the first ones have the table's column names, new ones have their own names.
 
     Raises:
-        InvalidOperationError: the query has values of partition keys. New columns would then follow these values.
+        InvalidOperationError: the query has values of partition keys.
         InvalidObjectError: a new column has the name of a column of the table.
         ColumnCountMismatchError: the query has fewer columns than the table.
     """
@@ -234,7 +234,7 @@ def run_change(
     """Run an UPDATE, DELETE or MERGE; return the numbers of written and deleted rows. An updated row counts in both.
 
     All inserted rows must satisfy ``condition``. If ``merge`` is given, the commit adds its columns to the table. If
-    the statement is a batch that the table has already, nothing changes.
+    the statement writes a streaming batch that was already written to the table, nothing changes.
     """
 
     def work(running: Running) -> Result:
@@ -283,8 +283,8 @@ def run_explain_changes(
 def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) -> RoutedQuery[ChangeRows]:
     """Return the statement with the types that the table's existing columns get by the schema evolution.
 
-    New columns are not added to the target here. So in conditions and values, the name of a new column means the column
-    of the source.
+    New columns are not added to the target. In conditions and values, the name of a new column means the column of the
+    source.
     """
     if merge is None:
         return routed
@@ -420,7 +420,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 def _existing_partitions(
     context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
 ) -> list[str]:
-    """Return the sorted names of partitions that may match ``among``, including those added by this transaction."""
+    """Return the sorted names of partitions that can match ``among``, including those added by this transaction."""
     names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
     if running.joined is not None:
         with context.services.store.read() as connection:
@@ -430,7 +430,7 @@ def _existing_partitions(
 
 
 def run_truncate(context: StatementContext, statement: Truncate) -> Result:
-    """TRUNCATE TABLE: remove all rows of a table or of partitions. The removed rows are not counted.
+    """Run TRUNCATE TABLE: remove all rows of a table or of partitions. The removed rows are not counted.
 
     Raises:
         RoutingError: the session is pinned to another cluster than the table's primary one.

@@ -39,7 +39,7 @@ def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
 
 
 def set_setting(context: StatementContext, statement: SetSetting) -> Result:
-    """SET of the accepted lag of copies: change it for later statements of the session. Return the current value."""
+    """Run SET of the accepted lag of copies: change it for the rest of the session. Return the current value."""
     state = context.session
     if statement.value is not None:
         _take(context, statement.name, {statement.name: statement.value})
@@ -50,7 +50,7 @@ def set_setting(context: StatementContext, statement: SetSetting) -> Result:
 
 
 def reset_setting(context: StatementContext, statement: ResetSetting) -> Result:
-    """RESET of the accepted lag of copies: use the metastore's value again in this session."""
+    """Run RESET of the accepted lag of copies: use the metastore's value again in this session."""
     _take(context, statement.name, {})
     return Result()
 
@@ -65,7 +65,7 @@ def _take(context: StatementContext, name: str, given: Mapping[str, object]) -> 
 
 
 def set_configuration(context: StatementContext, statement: SetConfiguration) -> Result:
-    """SET of a Spark parameter: use its value in all later jobs of the session. Return the current value.
+    """Run SET of a Spark parameter: use its value in all later jobs of the session. Return the current value.
 
     Without a name, return all parameters. Parameters of Hive without an effect are only stored.
 
@@ -125,7 +125,7 @@ def _of_the_metastore(settings: Settings) -> dict[str, str]:
 
 
 def reset_configuration(context: StatementContext, statement: ResetConfiguration) -> Result:
-    """RESET of one Spark parameter, or of all values of the session: use the cluster's values again."""
+    """Run RESET of one Spark parameter, or of all values of the session: use the cluster's values again."""
     objects = context.session.objects
     for given in (objects.configuration, objects.without_effect):
         if statement.name is None:

@@ -81,18 +81,18 @@ _MOST_ASKED_AT_ONCE = 16
 
 
 def show_databases(context: StatementContext, statement: ShowDatabases) -> Result:
-    """SHOW DATABASES: return one name per row."""
+    """Run SHOW DATABASES: return one name per row."""
     names = context.services.catalog.list_databases(statement.pattern)
     return Result(["database_name"], [(name,) for name in names])
 
 
 def show_current_namespace(context: StatementContext, statement: ShowCurrentNamespace) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CURRENT NAMESPACE: return the current database. As in Spark, the catalog is ``spark_catalog``."""
+    """Run SHOW CURRENT NAMESPACE: return the current database. As in Spark, the catalog is ``spark_catalog``."""
     return Result(["catalog", "namespace"], [("spark_catalog", context.session.database)])
 
 
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
-    """SHOW TABLES and SHOW VIEWS: return one name per row, as in Hive. SHOW TABLES also lists views and links."""
+    """Run SHOW TABLES and SHOW VIEWS: return one name per row, as in Hive. SHOW TABLES also lists views and links."""
     database = statement.database or context.session.database
     of_links = link_rows.described(link_rows.links_in(normalise(database)))
     of_tables = naming(database, TableType.VIRTUAL_VIEW if statement.views else None)
@@ -125,7 +125,7 @@ _CLUSTER_COLUMNS = (
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CLUSTERS: return one row for each configured cluster. Columns mark the default and the pinned cluster.
+    """Run SHOW CLUSTERS: return one row for each configured cluster. Columns mark the default and the pinned cluster.
 
     Column ``health`` is ``usable``, or the reason why a job cannot run on the cluster now. ``spark`` is the release of
     its Spark, and ``free_bytes`` its free space, if they are known. ``running_jobs`` counts the jobs of this process.
@@ -163,7 +163,7 @@ def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:
 
 
 def describe_database(context: StatementContext, statement: DescribeDatabase) -> Result:
-    """DESCRIBE DATABASE: return the values of the database as rows (name, value). EXTENDED adds the properties."""
+    """Run DESCRIBE DATABASE: return the values of the database as rows (name, value). EXTENDED adds the properties."""
     database = context.services.catalog.get_database(statement.name)
     rows: list[tuple[object, ...]] = [
         ("Namespace Name", database.name),
@@ -177,7 +177,7 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
 
 
 def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
-    """DESCRIBE: return the columns, then the partition keys under a heading.
+    """Run DESCRIBE: return the columns, then the partition keys under a heading.
 
     EXTENDED also describes the table or partition. DESCRIBE of one column returns rows (name, value).
     """
@@ -246,7 +246,7 @@ def _described_table(context: StatementContext, statement: DescribeTable) -> tup
 
 
 def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
-    """SHOW CREATE TABLE: return one row with a statement that creates the same table, view or link."""
+    """Run SHOW CREATE TABLE: return one row with a statement that creates the same table, view or link."""
     if statement.table.namespace is not None:
         return Result(["createtab_stmt"], [(_create_link_statement(linked(context, statement.table)[0]),)])
     clusters = context.services.clusters
@@ -278,7 +278,7 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
 
 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
-    """EXPLAIN ROUTE: return one row for each candidate cluster, in the order in which the router tries them.
+    """Run EXPLAIN ROUTE: return one row for each candidate cluster, in the order in which the router tries them.
 
     Columns mark the chosen cluster, and describe why the cluster is a candidate and which data it lacks.
     """
@@ -471,7 +471,7 @@ def _partition(
 
 
 def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
-    """Return whether a link hides partitions of its source. If so, the source's statistics count hidden rows, too."""
+    """Return whether a link hides partitions of its source, so that the source's statistics also count hidden rows."""
     if not source.is_partitioned:
         return False
     shown = context.services.links.partitions(link.name.database, link.name.in_database)
@@ -479,9 +479,9 @@ def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
 
 
 def link_facts(link: Link, source: Table) -> dict[str, str]:
-    """Return a dict from keys of Spark's DESCRIBE to facts of a link. Its storage is that of its source table.
+    """Return a dict from keys of Spark's DESCRIBE to facts of a link.
 
-    The owner and the times are those of the link itself.
+    The facts about the storage are those of the source table. The owner and the times are those of the link itself.
     """
     facts = table_facts(source)
     own = {
@@ -502,7 +502,7 @@ def _column(name: str, type: str, comment: str | None) -> str:
 
 
 def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
-    """SHOW COLUMNS: return one name per row, partition keys last. A link has the columns of its source table."""
+    """Run SHOW COLUMNS: return one name per row, partition keys last. A link has the columns of its source table."""
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
         names = [column.name for column in temporary.columns]
@@ -515,7 +515,7 @@ def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
 
 
 def show_table_properties(context: StatementContext, statement: ShowTableProperties) -> Result:
-    """SHOW TBLPROPERTIES: return one property per row, sorted by name. For a link, return the link's own properties.
+    """Run SHOW TBLPROPERTIES: return one property per row, sorted by name. A link has its own properties.
 
     Raises:
         InvalidObjectError: the table has no property of that name.
@@ -544,7 +544,7 @@ _COLUMNS = ["namespace", "tableName", "isTemporary", "information"]
 
 
 def show_table_extended(context: StatementContext, statement: ShowTableExtended) -> Result:
-    """SHOW TABLE EXTENDED: return one row for each table, view or link that matches a pattern, as in Spark.
+    """Run SHOW TABLE EXTENDED: return one row for each table, view or link that matches a pattern, as in Spark.
 
     If the statement names a partition, return one row for this partition.
 
@@ -601,7 +601,7 @@ _HISTORY_COLUMNS = (
 
 
 def describe_history(context: StatementContext, statement: DescribeHistory) -> Result:
-    """DESCRIBE HISTORY: return the recorded commits of a table, the newest first. Times are texts in UTC."""
+    """Run DESCRIBE HISTORY: return the recorded commits of a table, the newest first. Times are texts in UTC."""
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))
     check_has_versions("DESCRIBE HISTORY", table)

@@ -51,10 +51,10 @@ _QUESTIONS = {
 
 
 def run_analyze(context: StatementContext, statement: Analyze) -> Result:
-    """ANALYZE TABLE: compute and store statistics, which DESCRIBE EXTENDED shows.
+    """Run ANALYZE TABLE: compute and store statistics, which DESCRIBE EXTENDED shows.
 
     Raises:
-        InvalidOperationError: the object is a view. Or the statement names a partition of a table without partitions,
+        InvalidOperationError: the object is a view, or the statement names a partition of a table without partitions,
             or a column of a type without statistics.
         NoSuchColumnError: a column or partition key does not exist.
         NoSuchPartitionError: the PARTITION clause covers no partition.
@@ -92,7 +92,7 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
 
 
 def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> Result:
-    """ANALYZE TABLES: analyze each table in a transaction of its own. Views and dropped tables are skipped."""
+    """Run ANALYZE TABLES: analyze each table in a transaction of its own. Views and dropped tables are skipped."""
     database = statement.database or context.session.database
     catalog = context.services.catalog
     for name in catalog.list_tables(database):

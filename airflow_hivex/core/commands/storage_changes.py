@@ -23,7 +23,7 @@ from airflow_hivex.core.parser.statements import SetFormat, SetLocation, SetSerd
 
 
 def set_location(context: StatementContext, statement: SetLocation) -> Result:
-    """ALTER TABLE SET LOCATION: change the location of a table or partition, without moving files.
+    """Run ALTER TABLE SET LOCATION: change the location of a table or partition, without moving files.
 
     As in Hive, the partitions of the table keep their locations.
 
@@ -55,7 +55,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
 
 
 def set_format(context: StatementContext, statement: SetFormat) -> Result:
-    """ALTER TABLE SET FILEFORMAT and SET SERDE: read the table's files in another format from now on.
+    """Run ALTER TABLE SET FILEFORMAT and SET SERDE: read the table's files in another format from now on.
 
     Raises:
         InvalidOperationError: the table is managed.
@@ -79,7 +79,7 @@ def set_format(context: StatementContext, statement: SetFormat) -> Result:
 
 
 def set_serde_properties(context: StatementContext, statement: SetSerdeProperties) -> Result:
-    """ALTER TABLE SET and UNSET SERDEPROPERTIES: change the options with which the files of a table are read.
+    """Run ALTER TABLE SET and UNSET SERDEPROPERTIES: change the options with which the files of a table are read.
 
     Raises:
         InvalidOperationError: the table is managed.

@@ -296,7 +296,7 @@ def check_kept_constraints(table: str, before: Mapping[str, str], after: Mapping
 
 
 def check_no_constraint(table: str, properties: Iterable[str]) -> None:
-    """Refuse properties in which constraints are stored, since only the clauses for constraints may set them.
+    """Refuse properties in which constraints are stored, which only the clauses for constraints are allowed to set.
 
     Raises:
         InvalidObjectError: a constraint is stored in one of the properties.
@@ -383,7 +383,7 @@ def _check_format(table: str, format: str, options: Mapping[str, str]) -> None:
 
 
 def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a managed table, with those added that every managed table has.
+    """Return ``properties``, with the addition of the properties that every managed table has.
 
     Raises:
         InvalidObjectError: a transactional table cannot have the properties or the format.

@@ -50,11 +50,11 @@ _COMMENT = "comment"
 """The property with the comment of a table, as in Hive and Spark."""
 _MOST_AT_ONCE = 100
 _KEPT_MS = 10 * 86_400_000
-"""The milliseconds for which a dropped table's row stays. Meanwhile the process of the DROP can delete the files."""
+"""The time in milliseconds for which a dropped table's row stays, while the process of the DROP deletes the files."""
 
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
-    """CREATE TABLE without a query. The commit also allocates the first write id of a managed table."""
+    """Run CREATE TABLE without a query: store the table, and allocate the first write id of a managed table."""
     try:
         return store_table(context, describe_table(context, statement))
     except AlreadyExistsError:
@@ -64,7 +64,7 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 
 
 def create_table_like(context: StatementContext, statement: CreateTableLike) -> Result:
-    """CREATE TABLE ... LIKE: create an empty table with the definition of another table."""
+    """Run CREATE TABLE ... LIKE: create an empty table with the definition of another table."""
     like = definition_like(context, statement)
     try:
         return store_table(context, describe_table(context, like.definition, is_external=like.is_external))
@@ -105,7 +105,7 @@ def store_table(
 
 
 def drop_table(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE: remove the table in one commit, then delete the files of a managed table on every cluster."""
+    """Run DROP TABLE: remove the table in one commit, then delete the files of a managed table on every cluster."""
     if statement.table.namespace is not None:
         refuse_link(context, "DROP TABLE", statement.table, if_exists=statement.if_exists)
         return Result()
@@ -134,7 +134,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
 
 
 def set_table_properties(context: StatementContext, statement: SetTableProperties) -> Result:
-    """ALTER TABLE SET and UNSET TBLPROPERTIES: change the properties of a table, or convert the table."""
+    """Run ALTER TABLE SET and UNSET TBLPROPERTIES: change the properties of a table, or convert the table."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
@@ -175,11 +175,11 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
-    """ALTER TABLE RENAME TO, also into another database. The folder stays, or is renamed together with the table.
+    """Run ALTER TABLE RENAME TO, also into another database: the folder stays, or is renamed together with the table.
 
     Raises:
         AlreadyExistsError: another table or view has the new name.
-        LinkedTableError: links show the table, and it would get another database.
+        LinkedTableError: links show the table, and the new name is in another database.
         QuotaExceededError: the other database would have more bytes than its quota.
         ForeignNameError: the object is a view that reads tables of other namespaces, and the other database is closed.
     """
@@ -215,7 +215,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
 
 
 def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
-    """Delete the files of dropped managed tables, and then the rows of the tables. If files remain, the row remains."""
+    """Delete the files of dropped managed tables, and then the rows of the tables whose files are deleted."""
     gone = []
     for table in dropped:
         has_files = not (table.is_external or table.is_view)
@@ -234,7 +234,7 @@ def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> 
 
 
 def comment_on(context: StatementContext, statement: CommentOn) -> Result:
-    """COMMENT ON: change the comment of a database, table or column. NULL removes the comment.
+    """Run COMMENT ON: change the comment of a database, table or column. NULL removes the comment.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError, NoSuchColumnError: the object does not exist.

@@ -69,7 +69,7 @@ _REPORTS_IN_TIME_OUT = 10
 def create_temporary(
     context: StatementContext, statement: S, create: Callable[[StatementContext, S], Result]
 ) -> Result:
-    """CREATE TEMPORARY TABLE: call ``create`` with a generated stored name.
+    """Run CREATE TEMPORARY TABLE: call ``create`` with a generated stored name.
 
     The primary cluster is chosen as for other tables of the current database: the pinned cluster, the cluster that runs
     the query of the statement, or the cluster for new tables of the database.
@@ -124,9 +124,9 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
 
 
 def drop_one(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE, also of a temporary table.
+    """Run DROP TABLE: drop a table or a temporary table.
 
-    After that, the name of a temporary table means the stored table that it has hidden.
+    After the drop of a temporary table, its name means the stored table that the temporary table has hidden.
     """
     result = drop_table(context, statement)
     if context.session.objects.table(statement.table) is not None:
@@ -177,9 +177,9 @@ _IS_LOCKED = (
 
 
 def drop_unused(services: Services) -> int:
-    """Drop the temporary tables that no session has used for the time-out, and return their number.
+    """Drop the temporary tables that no session has used within the time-out, and return their number.
 
-    The housekeeper calls this function. Locked tables stay. One round trip if all tables are in use.
+    The housekeeper calls this function. Locked tables stay. The call takes one round trip if all tables are in use.
     """
     before = services.clock() - int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000
     used_ms = func.coalesce(tables.c.last_accessed_ms, tables.c.created_ms)
@@ -201,7 +201,7 @@ _TAKE_THEM = (DropView, DescribeTable, ShowColumns, RefreshTable)
 
 
 def create_temporary_view(context: StatementContext, statement: CreateTemporaryView) -> Result:
-    """CREATE TEMPORARY VIEW: store a view in the session. Spark analyses its query without running it.
+    """Run CREATE TEMPORARY VIEW: store a view in the session. Spark analyses its query without running it.
 
     Raises:
         AlreadyExistsError: the session has a temporary view of that name.
@@ -265,7 +265,7 @@ def check_temporary_views(context: StatementContext, statement: Statement) -> No
 
 
 def describe_temporary_view(view: TemporaryView, name: str, statement: DescribeTable) -> Result:
-    """DESCRIBE of a temporary view: return its columns; EXTENDED also returns its comment and query."""
+    """Run DESCRIBE of a temporary view: return its columns; EXTENDED also returns its comment and query."""
     if statement.partition is not None or statement.column is not None:
         raise InvalidOperationError("DESCRIBE", name, "a temporary view is described as a whole")
     if statement.as_json:

@@ -40,7 +40,7 @@ _LONGEST_WRITER = 1024
 
 
 def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
-    """START TRANSACTION: open a transaction for the following statements. Heartbeats keep it alive until it ends.
+    """Run START TRANSACTION: open a transaction for the following statements. Heartbeats keep it alive until it ends.
 
     Raises:
         InvalidOperationError: the session is in a transaction.
@@ -76,7 +76,7 @@ def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedEr
 
 
 def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
-    """COMMIT: make the writes of all statements of the transaction visible together, or none of them.
+    """Run COMMIT: make the writes of all statements of the transaction visible together, or none of them.
 
     Raises:
         InvalidOperationError: the session has started no transaction.
@@ -107,7 +107,7 @@ def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG
 
 
 def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa: ARG001 - one form only
-    """ROLLBACK: abort the transaction, and delete its files. Its writes never become visible.
+    """Run ROLLBACK: abort the transaction, and delete its files. Its writes never become visible.
 
     Raises:
         InvalidOperationError: the session has started no transaction.
@@ -127,8 +127,9 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """Join an open transaction, which another client commits. All later statements of the session take part in it.
 
-    The writes of an earlier session of the same ``writer`` are withdrawn, with one exception: if it has only one write,
-    whose job may still run on a server, this session waits for the job when it runs the same statement.
+    The writes of an earlier session of the same ``writer`` are withdrawn. A write is kept only if it is the single
+    write of the writer, and its job can still run on a server; this session then waits for the job when it runs the
+    same statement.
 
     Raises:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
@@ -249,7 +250,7 @@ _TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "u
 
 
 def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
-    """SHOW TRANSACTIONS: return the open and aborted transactions. Times are in milliseconds since the epoch.
+    """Run SHOW TRANSACTIONS: return the open and aborted transactions. Times are in milliseconds since the epoch.
 
     All values are texts. The columns are Hive's columns, followed by the DAG, task, run and try.
     """
@@ -273,7 +274,7 @@ def _milliseconds(time: datetime) -> str:
 
 
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
-    """SHOW LOCKS: return the acquired locks, and then the locks that are waited for, each group sorted by strictness.
+    """Run SHOW LOCKS: return the acquired locks, and then the waiting locks, each group sorted by strictness.
 
     The locks of a table include the locks on its partitions. EXTENDED returns the same columns, as under Hive's
     DbTxnManager.
@@ -300,7 +301,7 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
-    """ABORT TRANSACTIONS: abort transactions and delete their files; return the ids of the aborted transactions.
+    """Run ABORT TRANSACTIONS: abort transactions and delete their files; return the ids of the aborted transactions.
 
     Transactions that are not open are ignored, as in Hive.
     """

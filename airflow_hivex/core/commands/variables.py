@@ -37,7 +37,7 @@ Row = tuple[Sequence[Column], Sequence[object]]
 
 
 def declare_variable(context: StatementContext, statement: DeclareVariable) -> Result:
-    """DECLARE VARIABLE: compute the default value by a job, and store it as the value of the variable.
+    """Run DECLARE VARIABLE: compute the default value by a job, and store it as the value of the variable.
 
     Raises:
         AlreadyExistsError: the session has a variable of that name.
@@ -57,7 +57,7 @@ def declare_variable(context: StatementContext, statement: DeclareVariable) -> R
 
 
 def set_variables(context: StatementContext, statement: SetVariables) -> Result:
-    """SET VARIABLE: compute all values by one job, and then change all variables.
+    """Run SET VARIABLE: compute all values by one job, and then change all variables.
 
     Raises:
         NoSuchVariableError: a variable was not declared.
@@ -81,7 +81,7 @@ def set_variables(context: StatementContext, statement: SetVariables) -> Result:
 
 
 def drop_variable(context: StatementContext, statement: DropVariable) -> Result:
-    """DROP TEMPORARY VARIABLE: remove a variable from the session.
+    """Run DROP TEMPORARY VARIABLE: remove a variable from the session.
 
     Raises:
         NoSuchVariableError: the variable was not declared.
@@ -142,7 +142,7 @@ def _query(statement: RoutedStatement) -> Query:
 
 
 def execute_immediate(context: StatementContext, statement: ExecuteImmediate) -> Result:
-    """EXECUTE IMMEDIATE: run the statement in a text. INTO assigns the values of its only row to variables.
+    """Run EXECUTE IMMEDIATE: run the statement in a text. INTO assigns the values of the only result row to variables.
 
     Raises:
         InvalidOperationError: the text is another EXECUTE IMMEDIATE or NULL, or INTO gets several rows.

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 def create_view(context: StatementContext, statement: CreateView) -> Result:
-    """CREATE VIEW and ALTER VIEW ... AS: store a view. Spark analyses its query without running it.
+    """Run CREATE VIEW and ALTER VIEW ... AS: store a view. Spark analyses its query without running it.
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.
@@ -113,7 +113,9 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 def _columns_of_query(
     context: StatementContext, cluster: Cluster, plan: Plan, running: Running, view: str
 ) -> tuple[Column, ...]:
-    """Return the columns of a view's query. Spark analyses it without temporary functions and variables of the session.
+    """Return the columns of a view's query.
+
+    Temporary functions and variables of the session are not known to the query.
 
     Raises:
         InvalidObjectError: the query needs variables or temporary functions of this session.
@@ -129,7 +131,7 @@ def _columns_of_query(
 
 
 def drop_view(context: StatementContext, statement: DropView) -> Result:
-    """DROP VIEW, also of a temporary view.
+    """Run DROP VIEW: remove a view or a temporary view.
 
     Raises:
         InvalidOperationError: the name is that of a table.
@@ -184,7 +186,7 @@ def view_columns(
     """Return the columns of a view: the columns of its query, renamed if the statement lists names.
 
     Raises:
-        InvalidObjectError: the number of columns or a name is not valid. Or two columns of the query have the same
+        InvalidObjectError: the number of columns or a name is not valid, or two columns of the query have the same
             name, and their order is not certain.
     """
     named = statement.columns

@@ -54,8 +54,8 @@ class Written:
     """The tables and partitions that transactions have written to.
 
     ``partition_ids`` is a dict from resource to partition id, which is None for a whole table, and for a partition that
-    does not exist. ``aborts`` is a dict from resource to the number and age of its aborted transactions. It is empty if
-    these were not requested.
+    does not exist. ``aborts`` is a dict from resource to the number and age of its aborted transactions. ``aborts`` is
+    empty if aborted transactions were not requested.
     """
 
     partition_ids: Mapping[Resource, int | None]
@@ -91,9 +91,9 @@ def read_candidates(
 ) -> list[Candidate]:
     """Return the candidates for compaction among the written tables and partitions. Two queries.
 
-    Their directories are not read here. ``failures`` is the number of successive failures after which a compaction is
-    not retried. If ``promising`` is given, only these tables and partitions are returned, and those with aborted
-    transactions or too many failures.
+    ``failures`` is the number of successive failures after which a compaction is not retried. If ``promising`` is
+    given, the result has only the tables and partitions in ``promising``, and those with aborted transactions or too
+    many failures.
     """
     active = _active(connection, only)
     failed = _failed(connection, failures, only)
@@ -143,8 +143,8 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
     """Return a dict from table or partition to the totals of its registered directories. One query.
 
-    Only tables and partitions that may need a compaction are included; :func:`decide` decides about them. ``delta_num``
-    and ``delta_pct`` are the lowest thresholds of all tables.
+    Only tables and partitions that possibly need a compaction are included; :func:`decide` decides. ``delta_num`` and
+    ``delta_pct`` are the lowest thresholds of all tables.
     """
     d = directories.c
     is_base, is_original = d.kind == "base", d.kind == "original"
@@ -341,7 +341,10 @@ def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:
 
 
 def place_of(candidate: Candidate) -> Place:
-    """Return the ids of the candidate's table and partition. The second is None for a table without partitions."""
+    """Return the ids of the candidate's table and partition.
+
+    The id of the partition is None for a table without partitions.
+    """
     return candidate.table.id, candidate.partition_id
 
 

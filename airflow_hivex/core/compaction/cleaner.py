@@ -1,8 +1,8 @@
 """The cleaner: deletes directories that compactions have replaced, and files of aborted transactions, on every cluster.
 
 The cleaner deletes files first. Then one database transaction deletes the rows about these files, and ends the entry of
-the compaction queue. So if a cleaner is killed, the next round finds all files again. A directory that is already
-deleted is not an error.
+the compaction queue. If a cleaner is killed, the next round finds all files again. A directory that is already deleted
+is not an error.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -84,7 +84,7 @@ class Cleaner:
     def _end_needless(self) -> None:
         """End the entries of type ABORT_CLEANUP whose aborted data has been deleted.
 
-        A DROP TABLE, or the cleaning of a compaction, may have deleted the data.
+        A DROP TABLE, or the cleaning of a compaction, can also delete such data.
         """
         entries = self._cleaning.abort_cleanups()
         if not entries:
@@ -105,7 +105,10 @@ class Cleaner:
         return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[CleaningWork]:
-        """Return the work of a round. A fixed number of queries, and one more for each snapshot of the readers."""
+        """Return the work of a round.
+
+        The call runs a fixed number of queries, and one more for each snapshot of the readers.
+        """
         # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(
@@ -160,8 +163,8 @@ class Cleaner:
     def _own_aborts(self, works: list[CleaningWork]) -> list[CleaningWork]:
         """Return the items of ``works`` whose aborted data the cleaner itself must delete, not a compaction.
 
-        If the settings leave aborted data to compactions, only partitions that do not exist are returned, because no
-        compaction reads them.
+        If the settings leave aborted data to compactions, only items of partitions that do not exist are returned,
+        because no compaction reads such partitions.
         """
         if self._with_aborts or not works:
             return works
@@ -231,7 +234,7 @@ class Cleaner:
         Raises:
             StorageError: a file could not be deleted.
             ReplacementMissingError: a directory that replaces obsolete directories is not complete, so the obsolete
-                directories may have the last copy of rows.
+                directories can have the last copy of rows.
         """
         files.check_replaced(work)
         doomed = files.find(work)

@@ -19,7 +19,7 @@ OBSOLETE, ABORTED = "obsolete", "aborted"
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A directory or file that is to be deleted. ``is_file`` is true for one file of a delta, which itself stays."""
+    """A directory or file that is to be deleted. ``is_file`` is true for a file of a delta that itself stays."""
 
     cluster: str
     location: str
@@ -111,8 +111,8 @@ class CleaningFiles:
     def _aborted(self, work: CleaningWork, folder: CleanedFolder, path: str) -> Iterable[Doomed]:
         """Yield the directory ``path`` if an aborted write has left it, unless the directory is obsolete.
 
-        If the directory is a delta of a streaming batch that is registered or not finished, other transactions have
-        files in it. Then only the files of aborted transactions are yielded.
+        If the directory is the delta of a streaming batch, and other transactions can have files in the delta, only the
+        files of aborted transactions are yielded.
         """
         assert work.aborted is not None
         assert work.write_ids is not None
@@ -177,8 +177,8 @@ def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str])
 def _without_owner(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
     """Yield the unregistered directories of ended transactions in the folder on the primary cluster.
 
-    If a registered directory is missing there, nothing is yielded. The database may then be older than the files, for
-    example after a restore, and an unregistered directory may be the last copy of rows.
+    If a registered directory is missing in the folder, nothing is yielded. In this case the database is possibly older
+    than the files, for example after a restore, and an unregistered directory can have the last copy of rows.
     """
     table, place = work.table, work.place
     if table is None or work.write_ids is None or work.valid_txns is None or (table.is_partitioned and place is None):

@@ -50,7 +50,8 @@ from airflow_hivex.core.store.schema.base import partition_to_column
 class CleaningQueue(JoinsTransactions):
     """The entries of the compaction queue that are ready for cleaning.
 
-    Each change is a database transaction of its own. After :meth:`joining` it is a part of the caller's transaction.
+    Each change is a database transaction of its own. After :meth:`joining`, each change is a part of the caller's
+    transaction.
     """
 
     def __init__(self, services: Foundation) -> None:

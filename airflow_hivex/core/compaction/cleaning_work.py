@@ -57,7 +57,7 @@ class CleanedFolder:
 class CleaningWork:
     """The work of the cleaner for one queue entry, or for the aborted data of one table or partition.
 
-    It is decided before files are listed.
+    The work is decided before files are listed.
     """
 
     table_id: int

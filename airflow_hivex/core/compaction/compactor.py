@@ -66,8 +66,8 @@ class _Wanted:
 class Compactor:
     """The service for compactions: requests, workers, the cleaner, and the history.
 
-    Workers take entries of the queue by ``queue.next_entry``, and cleaners by ``cleaning.entries_to_clean``. Each
-    records the outcome in the object from which it has taken the entry.
+    Workers take entries of the queue by ``queue.next_entry``, and cleaners by ``cleaning.entries_to_clean``. A worker
+    records the outcome in ``queue``, and a cleaner in ``cleaning``.
     """
 
     def __init__(
@@ -229,8 +229,9 @@ class Compactor:
             compaction_id: run only this compaction, if it still waits; its pool does not matter.
 
         Raises:
-            CompactionLostError: the compaction took too long, and another worker may take it. Its files are discarded.
-            HivexError: :meth:`cancel` has stopped the compaction, which waits again. Mostly a JobCancelledError.
+            CompactionLostError: the compaction took too long, and another worker can take it. Its files are discarded.
+            HivexError: :meth:`cancel` has stopped the compaction, which then waits again. This is mostly a
+                JobCancelledError.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
         return self._worker.work(worker_id or own, pool, compaction_id)
@@ -238,8 +239,8 @@ class Compactor:
     def cancel(self, worker_id: str) -> None:
         """Stop the compaction that a worker of this process runs. The compaction then waits in the queue again.
 
-        Other threads and signal handlers may call this method. If the compaction has already written all its files, it
-        is still committed.
+        Other threads and signal handlers are allowed to call this method. If the compaction has already written all its
+        files, it is still committed.
         """
         self._worker.cancel(worker_id)
 
@@ -254,7 +255,7 @@ class Compactor:
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
         """Withdraw compactions from the queue.
 
-        Return a dict from id to None if the compaction was withdrawn, otherwise to the reason why it was not.
+        Return a dict from id to the reason why the compaction was not withdrawn, or to None if it was withdrawn.
         """
         return self.queue.abort(compaction_ids)
 
@@ -274,8 +275,8 @@ class Compactor:
         """Run one round of the cleaner, for the whole warehouse or one table, and return its tasks.
 
         The round deletes replaced directories and aborted data on every cluster, except files that an open transaction
-        may read. A failed task is retried after a pause, which doubles each time. Safe to run at any time, and again
-        after it was killed.
+        can read. A failed task is retried after a pause, which doubles each time. Safe to run at any time, also after a
+        killed round.
         """
         self.queue.requeue_lost()
         return self._cleaner.run(database, table)
