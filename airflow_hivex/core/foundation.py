@@ -44,9 +44,9 @@ class Foundation:
 
     @contextmanager
     def files_of_root(self, cluster: Cluster) -> Iterator[ClusterFiles]:
-        """Yield the file system of a cluster to a block that reads folders, and check the root marker after the block.
+        """Yield the file system of a cluster, and check the root marker after the block.
 
-        If a root is not mounted, its folders look empty, and the block would miss the files of other programs.
+        Use it for a block that lists folders: if the root is not mounted, all folders look empty, and an error follows.
 
         Raises:
             RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.

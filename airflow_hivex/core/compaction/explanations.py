@@ -64,7 +64,7 @@ class Explanation:
     ``answer`` is the decision with its reason. ``type`` is the type of the compaction that the initiator would request,
     or None. For a whole table with partitions, ``partitions`` has (answer, number of partitions with this answer)
     pairs. ``worthwhile`` has (partition, type) pairs of the compactions that the initiator would request without its
-    filters. Their partition is None for a table without partitions.
+    filters. For a table without partitions, the partition in the pair is None.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Explanation:
 
     @property
     def passed(self) -> tuple[Check, ...]:
-        """Return the checks whose value exceeds a threshold, except the thresholds that concern only the cleaner."""
+        """Return the checks whose value exceeds the threshold for a major or minor compaction."""
         return tuple(each for each in self.checks if each.result in _TYPES)
 
     @property
@@ -161,7 +161,7 @@ class Explainer:
     def _decide(
         self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot, now: int
     ) -> tuple[Decision, Decision]:
-        """Return the decision of the initiator, and the decision that it would make without its filters."""
+        """Return a pair: the decision of the initiator, and its decision if it had no filters."""
         try:
             thresholds = Thresholds.of(self._services.settings, candidate.table.parameters)
             worth = decide_by_aborts(candidate.aborts, thresholds, now)
@@ -177,7 +177,7 @@ class Explainer:
     def _partitions(
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
     ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str | None, CompactionType], ...]]:
-        """Return ``partitions``, with the most frequent answer first, and ``worthwhile`` of an :class:`Explanation`."""
+        """Return ``partitions`` and ``worthwhile`` of an explanation, with the most frequent answer first."""
         written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each

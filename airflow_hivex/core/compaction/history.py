@@ -133,9 +133,10 @@ class CompactionHistory:
     def purge(self) -> int:
         """Remove old entries of the history; return their number. Six queries.
 
-        Settings limit, for each state, how many entries of a table or partition are kept. An entry that has not
-        succeeded is removed after ``metastore.compactor.history.retention.timeout``, if a later compaction that covers
-        its directories has succeeded.
+        Settings limit, for each state, how many entries of a table or partition are kept. An unsuccessful entry is also
+        removed after ``metastore.compactor.history.retention.timeout`` if a newer major compaction of the same table or
+        partition has succeeded. An unsuccessful minor compaction is also removed if a newer minor compaction has
+        succeeded.
         """
         return self._services.store.write(self._purge, name="purge compactions")
 
@@ -225,9 +226,9 @@ _LIST_ORDERS: dict[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class CompactionCounts:
-    """The numbers of queue entries by state, the time of the oldest waiting entry, and the failures of 24 hours.
+    """Numbers of queue entries by state, the time of the oldest waiting entry, and the failures of the last 24 hours.
 
-    ``failed`` is the number of these failures, and ``last_failed`` is the last of them.
+    ``failed`` is the number of failures in these 24 hours, and ``last_failed`` is the last failure.
     """
 
     queue: dict[CompactionState, int]
@@ -248,7 +249,7 @@ class CompactionListing:
         The search text is compared with ids, names, workers and errors.
 
         Raises:
-            InvalidObjectError: the list cannot be sorted by the column.
+            InvalidObjectError: ``wanted`` names a column by which the list cannot be sorted.
         """
         query = select(ALL_COMPACTIONS)
         if states:
@@ -264,8 +265,8 @@ class CompactionListing:
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
         """Return a dict from compaction id to the time until which queries of earlier versions need the replaced files.
 
-        Only those of the ``listed`` compactions that wait for the cleaner are in the dict. Open transactions may need
-        the replaced files for longer. One query.
+        The dict has only the compactions in ``listed`` that wait for the cleaner. Open transactions may need the
+        replaced files for longer. One query.
         """
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
         if not merged:

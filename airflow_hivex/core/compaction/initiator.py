@@ -1,8 +1,7 @@
 """The initiator: compares all tables of the warehouse with the thresholds, and requests compactions.
 
 Hive compares only the tables written since its last cycle, because it lists directories. Here the directories are rows
-of the database, and each round compares all tables. So no table is missed if its thresholds change, or after an open
-transaction has prevented the merge of its deltas. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
+of the database, and each round compares all tables. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ _CANDIDATES_A_BATCH = 10_000
 class InitiatorResult:
     """The result of a round of the initiator.
 
-    ``candidates`` is the number of checked tables and partitions. ``initiated`` has the ids of new entries.
-    ``did_not_initiate`` has the ids of new records in the history, which say why no compaction was requested.
-    ``requeued`` has the ids of entries whose worker is lost. ``is_complete`` is false if the round has stopped after
-    ``metastore.compactor.fetch.size`` entries; the next round continues.
+    ``candidates`` is the number of checked tables and partitions. ``initiated`` has the ids of the compactions that the
+    round has requested. ``did_not_initiate`` has the ids of the records in the history that say why no compaction was
+    requested. ``requeued`` has the ids of entries whose worker is lost. ``is_complete`` is false if the round has
+    stopped after ``metastore.compactor.fetch.size`` entries; the next round continues.
     """
 
     candidates: int = 0
@@ -82,7 +81,7 @@ class Initiator:
     def run(self) -> InitiatorResult:
         """Run one round over all written tables and partitions. Several processes may run rounds at once.
 
-        A fixed number of queries, and one for each 10,000 partitions whose directories are read.
+        The call needs a fixed number of queries, and one for each 10,000 partitions whose directories are read.
         """
         requeued = self._queue.requeue_lost()
         settings = self._services.settings
@@ -130,10 +129,10 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """Return the lowest thresholds among all tables: one for the number of deltas, one for their share of the base.
+        """Return a pair: the lowest threshold of any table for the number of deltas, and for their share of the base.
 
-        If a table has an invalid threshold, the result is -1 and 0. Every number exceeds these thresholds, so the round
-        reaches the table and records the error in the history.
+        If a table has an invalid threshold, the result is (-1, 0). Then the round examines all tables, and records the
+        error in the history.
         """
         number, share = self._common.delta_num, self._common.delta_pct
         for table in tables:
@@ -154,7 +153,7 @@ class _Round:
         return False
 
     def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
-        """Return whether the decision needs the candidate's directories. A decision without them is made at once."""
+        """Return whether the candidate's directories must be read before the decision. If not, decide at once."""
 
         def look() -> bool:
             decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)
@@ -180,7 +179,7 @@ class _Round:
             self.decided.append((candidate, decision.type))
 
     def _recording(self, candidate: Candidate, look: Callable[[], bool]) -> bool:
-        """Return the result of ``look``, or False after an error. The history then records the error."""
+        """Return the result of ``look``; if it raises an error, note the error for the history and return False."""
         try:
             return look()
         except HivexError as error:
@@ -201,7 +200,7 @@ def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: 
     """Return the totals of the directories that a compaction would read.
 
     Raises:
-        NotEnoughHistoryError: a later base has replaced directories that the snapshot needs.
+        NotEnoughHistoryError: a base that the snapshot does not see has replaced directories that the snapshot needs.
     """
     state = directory_state(sizes, snapshot.write_ids[candidate.table.id], snapshot.valid_txns)
     return DirectoryCounters.of(state, sizes)
@@ -212,8 +211,8 @@ def request_for(
 ) -> CompactionRequest:
     """Return the request for a candidate.
 
-    The pool is that of the table, or else that of its database. The user is that of the settings, or else the owner of
-    the table.
+    The request has the pool of the table, or else the pool of the database. Its user is that of the settings, or else
+    the owner of the table.
     """
     table = candidate.table
     pool = table.parameters.get(POOL) or table.database_parameters.get(POOL)

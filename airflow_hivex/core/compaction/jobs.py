@@ -1,4 +1,4 @@
-"""The plans of a compaction's jobs, computed from the directories that it merges. It reads no database and no files."""
+"""The plans of a compaction's jobs, computed from the directories to merge, without a read of database or files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class CompactionTarget:
-    """The compacted table or partition: its name, id and location on the primary cluster."""
+    """The table or partition to compact: its name, id and location on the primary cluster."""
 
     table: StoredTable
     partition: str | None
@@ -36,10 +36,10 @@ class CompactionTarget:
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """One job of a compaction. It merges ``inputs`` into a base (``is_major``) or into deltas.
+    """One job of a compaction. If ``is_major``, it merges ``inputs`` into a base, else into deltas.
 
     ``inputs`` are in reading order. ``txn_id`` is the transaction of the compaction, and ``write_ids`` are the write
-    ids that the compaction may merge. A ``rebalance`` writes a base.
+    ids that the compaction is allowed to merge. A job with ``rebalance`` writes a base.
     """
 
     target: CompactionTarget
@@ -133,7 +133,7 @@ class CompactionJob:
         return tuple(self._part([each for each in found if each.row_layout == layout]) for layout in layouts)
 
     def _filter(self) -> WriteIdFilter | None:
-        """Return a filter that excludes aborted write ids in streaming batches, or None if it is not needed.
+        """Return a filter that excludes aborted write ids in streaming batches, or None if no filter is needed.
 
         Only the directories of streaming batches can have rows of aborted transactions.
         """
@@ -171,7 +171,7 @@ class CompactionJob:
         )
 
     def followed_by(self, written: Sequence[WrittenDirectory]) -> tuple[Directory, ...]:
-        """Return the directories that the job has written, as inputs of a later job."""
+        """Return the directories that the job has written, as the inputs of the next job."""
         layout = self.target.table.row_layout
         return tuple(
             Directory(each.name, each.row_layout or layout, each.files, each.rows, each.size_bytes) for each in written
@@ -179,13 +179,12 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """Return the minor compactions that must run before a job with more than ``most_deltas`` deltas.
+    """Return the minor compactions that must run before ``job``. The list is empty if the job has few deltas.
 
-    Each merges ``most_deltas`` deltas. For a job with fewer deltas, the result is empty.
+    Each minor compaction merges ``most_deltas`` deltas. A job with at most ``most_deltas`` deltas needs none.
 
-    The name of a new delta has a range of write ids, and the ranges of two deltas must not overlap. So all deltas with
-    a common write id, such as the deltas of one transaction, are in one minor compaction, even if it then has more than
-    ``most_deltas``. Source: docs/reference/compaction.md, "Worker", rule 9.
+    Deltas with a common write id, such as the deltas of one transaction, are always merged together, even if they are
+    more than ``most_deltas``. Source: docs/reference/compaction.md, "Worker", rule 9.
     """
     deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]
     if len(deltas) <= most_deltas:

@@ -64,7 +64,8 @@ _WITHOUT_WORKER: dict[str, None] = dict.fromkeys(
 class CompactionQueue(JoinsTransactions):
     """The entries that wait for a worker, or that a worker runs.
 
-    Each change is a database transaction of its own. With :meth:`joining` it is a part of the caller's transaction.
+    Each change is a database transaction of its own. With :meth:`joining` the change is a part of the caller's
+    transaction.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -112,10 +113,10 @@ class CompactionQueue(JoinsTransactions):
     def record_not_initiated(
         self, requests: Sequence[tuple[CompactionRequest, str]], *, initiator: str
     ) -> tuple[int, ...]:
-        """Record in the history the reasons why compactions were not initiated; return the new ids.
+        """Record in the history the reasons why compactions were not initiated; return the ids of the records.
 
-        A reason that equals the last record of the table or partition is not repeated. Four queries for up to 10,000
-        tables and requests.
+        No record is written if the last record of the table or partition has the same reason. Four queries for up to
+        10,000 tables and requests.
         """
         if not requests:
             return ()
@@ -147,9 +148,10 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "record")
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Withdraw compactions that wait for a worker. Return a dict with an entry for each given id.
+        """Withdraw compactions that wait for a worker; return a dict from each given id to None or to an explanation.
 
-        Its value is None if the compaction was withdrawn, else the reason why not. Four queries for up to 10,000 ids.
+        None means that the compaction was withdrawn. An explanation says why it was not withdrawn. Four queries for up
+        to 10,000 ids.
         """
         wanted = list(dict.fromkeys(compaction_ids))
         history = completed_compactions.c
@@ -181,11 +183,11 @@ class CompactionQueue(JoinsTransactions):
     ) -> Compaction | None:
         """Take the oldest waiting entry of a pool for a worker, and return it, or None if no entry waits. One query.
 
-        With ``compaction_id`` the worker takes only this entry, if it still waits. Its pool does not matter.
+        With ``compaction_id`` the worker takes this entry if the entry still waits, whatever the entry's pool is.
 
         A worker of the default pool (None) also takes entries of other pools that have waited longer than
-        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread``, and unique. The worker then opens
-        a transaction, and reports the transaction by :meth:`mark_started` within ``hive.txn.timeout``.
+        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread``, and unique. The worker must then
+        open a transaction, and report the transaction by :meth:`mark_started` within ``hive.txn.timeout``.
         """
         now = self._clock()
         own = self._is_for(pool, now)
@@ -218,7 +220,7 @@ class CompactionQueue(JoinsTransactions):
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
 
     def _is_for(self, pool: str | None, now: int) -> ColumnElement[bool]:
-        """Return the SQL condition of the entries that the workers of a pool may take."""
+        """Return the SQL condition of the entries that the workers of a pool are allowed to take."""
         name = pool_name(pool)
         return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
@@ -229,7 +231,7 @@ class CompactionQueue(JoinsTransactions):
         transaction writes to the table. So the cleaner finds the new files if the worker is killed.
 
         Raises:
-            CompactionLostError: another worker owns the entry, or it has ended.
+            CompactionLostError: another worker owns the entry, or the entry has ended.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -252,20 +254,18 @@ class CompactionQueue(JoinsTransactions):
         """Record the job that a worker has started, and return the changed entry.
 
         Raises:
-            CompactionLostError: another worker owns the entry, or it has ended.
+            CompactionLostError: another worker owns the entry, or the entry has ended.
         """
         values = {"job_id": job_id[:255]}
         return self._write_one(lambda connection: change(connection, entry, values), "note job")
 
     def mark_ready_for_cleaning(self, entry: Compaction) -> Compaction:
-        """Record that the compaction is done, and that replaced directories can be deleted after their last reader.
+        """Record that the compaction is done. The cleaner deletes the replaced directories when no reader needs them.
 
         Call this method :meth:`joining` the commit of the compaction's transaction, so that both are applied or none.
-        No transaction can begin between this call and the commit. So each transaction with an id above the entry's
-        ``next_txn_id`` sees the compaction.
 
         Raises:
-            CompactionLostError: another worker owns the entry, or it has ended; the caller must not commit.
+            CompactionLostError: another worker owns the entry, or the entry has ended; the caller must not commit.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -281,7 +281,7 @@ class CompactionQueue(JoinsTransactions):
         """Return an entry to the queue because its worker has stopped. The worker has already aborted its transaction.
 
         Raises:
-            CompactionLostError: another worker owns the entry, or it has ended.
+            CompactionLostError: another worker owns the entry, or the entry has ended.
         """
         return self._write(
             lambda connection: change(connection, entry, _WITHOUT_WORKER, CompactionState.INITIATED), "give back"
@@ -291,7 +291,7 @@ class CompactionQueue(JoinsTransactions):
         """End an entry as failed. The caller is the owner of the entry: its worker, or the cleaner.
 
         Raises:
-            CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
+            CompactionLostError: another worker or the cleaner owns the entry, or the entry has ended.
         """
         self._end(entry, CompactionState.FAILED, message)
 
@@ -311,13 +311,12 @@ class CompactionQueue(JoinsTransactions):
     def requeue_lost(self) -> list[int]:
         """Return entries of lost workers to the queue; return their ids. Two queries, or three if an entry has failed.
 
-        A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, has not reported a transaction
-        within ``hive.txn.timeout``, or its transaction has been aborted. If an entry is ready for cleaning but its
-        transaction was aborted, the entry ends as failed. This happens if its worker has not called
-        :meth:`mark_ready_for_cleaning` in the commit of the transaction.
+        A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, if it has not reported a
+        transaction within ``hive.txn.timeout``, or if its transaction has been aborted. If an entry is ready for
+        cleaning but its transaction was aborted, the entry ends as failed.
 
         A Hive server that starts also requeues all entries of its own host. This method does not, because several
-        processes of a host may run workers.
+        processes of a host can run workers.
         """
         of_entry = txns.c.id == Q.txn_id
         may_be_alive = txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value])
@@ -347,7 +346,7 @@ class CompactionQueue(JoinsTransactions):
 
 
 class _InTheWay:
-    """The present queue entries of some tables, which may be the reason to refuse a new request."""
+    """The queue entries of some tables, because of which a request can be refused."""
 
     def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
         self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}
@@ -394,7 +393,7 @@ def _key(request: CompactionRequest) -> tuple[int, str]:
 
 
 def _last_of(connection: Connection, table_ids: Collection[int]) -> dict[tuple[int, str], tuple[str, str | None]]:
-    """Return a dict from table and partition to the state and message of its newest entry in the history."""
+    """Return a dict from (table id, partition) to (state, message) of the newest entry in the history."""
     history = completed_compactions.c
     found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for batch in batches(sorted(table_ids)):
@@ -415,9 +414,9 @@ def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
 
 
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
-    """Return a dict from table and partition to its aborted transactions, in the order of their writes. One query.
+    """Return a dict from (table id, partition) to the aborted transactions, in the order of their writes. One query.
 
-    For a table with partitions, the partition None means that a transaction has not recorded which partitions it wrote.
+    For a table with partitions, the partition None stands for transactions that have not recorded their partitions.
     ``only`` selects one table or partition.
     """
     components, mapping = txn_components.c, txn_to_write_id.c

@@ -1,7 +1,7 @@
 """Entries of the queue: new entries, changes by their owner, and their end, in the caller's database transaction.
 
 A change is one conditional update with the expected state and owner, so that a worker which has lost its entry cannot
-change it. The same database transaction moves an ended entry to the history.
+change the entry. The same database transaction moves an ended entry to the history.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HOST = socket.gethostname()
 def lock_ids(connection: Connection) -> int:
     """Lock the counter of ids until the caller's database transaction ends, and return the next id.
 
-    No other client creates an entry meanwhile.
+    No other client can create an entry meanwhile.
     """
     return int(connection.execute(select(counters.c.value).where(_OF_IDS).with_for_update()).scalar_one()) + 1
 
@@ -137,7 +137,7 @@ def end_of_dropped(
     """End the entries of dropped tables, or of dropped partitions of one table.
 
     A waiting entry ends as aborted, an entry with a worker as refused. An entry that waits for the cleaner ends as
-    succeeded, because the drop deletes its files. So no entry remains for a later table or partition of the same name.
+    succeeded, because the drop deletes its files.
     """
     for batch in batches(sorted(names)) if names is not None else [None]:
         query = select(*QUEUE_COLUMNS).where(Q.table_id.in_(table_ids)).order_by(Q.id).with_for_update()

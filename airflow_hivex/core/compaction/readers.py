@@ -1,11 +1,11 @@
-"""The possible readers of a table, for which the cleaner keeps files: open transactions and kept versions.
+"""The readers for which the cleaner keeps the files of a table: open transactions, kept snapshots and kept versions.
 
-A transaction reads only the tables that it has locked, since a statement requests all its locks at once, before its
-snapshot. So a long reader delays the cleaning of its own tables only (Hive's MIN_HISTORY_WRITE_ID).
+A statement requests all its locks at once, before it reads its snapshot. So a transaction of one statement delays the
+cleaning only of the tables that it has locked (Hive's MIN_HISTORY_WRITE_ID).
 
-A transaction of several statements may read any table later, with the same snapshot. By then, a compaction may have
-replaced directories of the table. The transaction can read the new directory instead if the compaction has merged only
-writes that had ended in the snapshot (:mod:`catalog.bound_tables`).
+A transaction of several statements keeps its first snapshot, and its next statement can read any table. If a compaction
+has replaced directories of the table meanwhile, the statement can read the result of the compaction only if all merged
+writes had ended in the snapshot (:mod:`catalog.bound_tables`).
 
 Source: docs/reference/compaction.md, "Readers".
 """
@@ -44,7 +44,7 @@ _TABLES_A_BATCH = 200
 
 @dataclass(slots=True)
 class _Open:
-    """An open transaction: the tables that it has locked or written, and whether it may read other tables later."""
+    """An open transaction: its locked or written tables, and whether its next statements can read other tables."""
 
     blocker: Blocker
     min_open_id: int
@@ -56,14 +56,15 @@ class _Open:
 
     @property
     def is_undecided(self) -> bool:
-        """Return whether its tables are unknown, because its statement has not requested the locks yet."""
+        """Return whether the transaction's tables are unknown, because its statement has not requested locks yet."""
         return not self.goes_on and (not self.tables or (self.makes_table and not self.is_reading))
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest transaction id up to which no transaction is open in the snapshot of this transaction.
+        """Return the highest id up to which all transactions have ended in the snapshot of this transaction.
 
-        If the snapshot is not stored, the result is the id before the lowest transaction that was open at the start.
+        If the snapshot is not stored, the result is the id before the lowest transaction that was open when this
+        transaction began.
         """
         if self.snapshot is None:
             return self.min_open_id - 1
@@ -72,15 +73,13 @@ class _Open:
 
 
 class Readers:
-    """The open transactions at one moment, and the views that they may have of some tables.
+    """The readers of some tables at one moment, each with a view: the snapshot and the write ids that it can read.
 
-    The snapshot is read first, then the locks, then the transactions. A transaction that is not found has begun after
-    the snapshot, and sees at least the commits of the snapshot. A transaction without locks counts as a reader of all
-    tables.
+    A transaction without locks counts as a reader of all tables.
 
-    ``names`` is a dict from table id to full name. If ``without_locks`` is true, readers take no locks, so each
-    transaction may read each table. ``retentions`` is a dict from table id to the time, in ms, for which earlier
-    versions can be read.
+    ``names`` is a dict from table id to full name. If ``without_locks`` is true, readers take no locks, and each open
+    transaction counts as a reader of all tables. ``retentions`` is a dict from table id to the time, in ms, for which
+    earlier versions can be read.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Readers:
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of a table's oldest version within its retention, or None if it is the current version."""
+        """Return the view of a table's oldest kept version, or None if this is the current version."""
         later = self._later.get(table_id)
         if not later:
             return None
@@ -120,7 +119,7 @@ class Readers:
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 
     def write_ids(self, table_id: int, valid_txns: ValidTxnList | None = None) -> ValidWriteIdList:
-        """Return the write ids of a table in a snapshot, by default the current one. One query for all tables."""
+        """Return the write ids of a table in a snapshot, by default the current snapshot. One query for all tables."""
         seen = self.valid_txns if valid_txns is None else valid_txns
         if seen not in self._write_ids:
             self._write_ids[seen] = read_valid_write_ids(self._connection, self._names, seen)
@@ -221,10 +220,10 @@ class _Later(NamedTuple):
 
 
 def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
-    """Return a dict from table id to the commits after a given version. One query for each 200 tables.
+    """Return a dict from table id to the commits after a version of the table. One query for each 200 tables.
 
-    ``since`` is a dict from table id to the time of this version, in ms. The commits are ordered by id and not by time,
-    because a later commit may have an earlier time if the clock was put back.
+    ``since`` is a dict from table id to the time of the version, in ms. A commit is after the version if it has a
+    higher id. Times are not compared, because a clock can be put back.
     """
     c, earlier = table_commits.c, table_commits.alias("earlier").c
     found: defaultdict[int, list[_Later]] = defaultdict(list)

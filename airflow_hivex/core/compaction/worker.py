@@ -70,7 +70,7 @@ _SPARK_PROPERTY = "spark."
 
 
 class CompactionWorker:
-    """A worker. It runs one entry of the queue at a time. Each of many processes may have several workers."""
+    """A worker, which runs one entry of the queue at a time. Many processes can each have several workers."""
 
     def __init__(self, services: Foundation, queue: CompactionQueue, history: CompactionHistory) -> None:
         self._services = services
@@ -84,7 +84,7 @@ class CompactionWorker:
         self._cancelled: set[str] = set()
 
     def work(self, worker_id: str, pool: str | None = None, compaction_id: int | None = None) -> Compaction | None:
-        """Run the oldest waiting compaction, and return its outcome, or None if no compaction waits.
+        """Run the oldest waiting compaction, and return it with its outcome; return None if no compaction waits.
 
         A failed compaction has the state failed and a message. Its files are deleted, and readers see the same rows as
         before.
@@ -344,7 +344,7 @@ class CompactionWorker:
     def _cancelled_at_time_out(self, runner: Runner, tag: str) -> Iterator[None]:
         """Stop the job if the block takes longer than ``hive.compactor.worker.timeout``.
 
-        Another worker may then take the entry.
+        Another worker is then allowed to take the entry.
         """
         timer = threading.Timer(self._worker_timeout_s, runner.cancel, [tag])
         timer.daemon = True
@@ -357,7 +357,7 @@ class CompactionWorker:
     # -- failures -----------------------------------------------------------------------
 
     def _abort(self, txn_id: int, error: BaseException) -> bool:
-        """Abort the transaction; return True if its changes are certainly not visible."""
+        """Abort the transaction; return whether its changes are certainly not visible."""
         reason = (str(error) or type(error).__name__).partition("\n")[0]
         try:
             self._services.transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
@@ -442,7 +442,8 @@ class CompactionWork:
         """Ensure that a rebalance, which changes row ids, can merge all delete deltas.
 
         Raises:
-            InvalidOperationError: a delete delta is above the high watermark, because an earlier transaction is open.
+            InvalidOperationError: a delete delta is above the high watermark of the compaction, because a transaction
+                with a lower id is open.
             RefusedError: the table or partition has no rows.
         """
         if not self.inputs(is_major=True):
@@ -493,12 +494,12 @@ def find_target(connection: Connection, entry: Compaction, settings: Settings, c
 
 
 def has_leftovers(connection: Connection, entry: Compaction) -> bool:
-    """Return whether aborted transactions may have left files, which the cleaner deletes."""
+    """Return whether aborted transactions can have left files, which the cleaner deletes."""
     return bool(read_aborted(connection, (entry.table_id, entry.partition)))
 
 
 def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, int | None, str] | None:
-    """Return the table, the partition's id, and the location; return None if the table or partition was dropped."""
+    """Return a triple: table, partition id and location. Return None if the table or partition was dropped."""
     found = select_tables_by_id(connection, [entry.table_id])
     if not found:
         return None
@@ -516,7 +517,7 @@ def _as_requested(table: StoredTable, entry: Compaction, settings: Settings) -> 
     """Return the table with the row layout and file properties that the request names.
 
     Raises:
-        HivexError: one of them is not valid for the table; mostly InvalidOperationError.
+        HivexError: the layout or a property is not valid for the table; mostly InvalidOperationError.
     """
     given = table_properties(table.parameters, entry.properties)
     own = {name: value for name, value in given.items() if is_file_property(name)}

@@ -17,7 +17,7 @@ MOST_VALUES = 20_000
 
 
 def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, object] | None]:
-    """Return the statement with ``:name`` markers only, and a dict from the names of markers to values.
+    """Return a pair: the statement with ``:name`` markers only, and a dict from the names of markers to values.
 
     A mapping has the values of ``:name`` markers. A sequence has the values of ``?`` markers in their order; each ``?``
     is replaced by a ``:name`` marker. If there are no parameters, the text is unchanged and the dict is None.
@@ -96,7 +96,7 @@ def _checked(parameters: Iterable[object]) -> bool:
 def _row_of_insert(text: str) -> tuple[int, int] | None:
     """Return the start and end of the only row in an ``INSERT INTO ... VALUES``, or None for any other statement.
 
-    The result is also None if a marker stands before VALUES, because its value may differ in each set of parameters.
+    The result is also None if a marker stands before VALUES, because its value can differ in each set of parameters.
     """
     tokens = tokenize(text, with_variables=True)
     while tokens and tokens[-1].is_symbol(";"):

@@ -42,9 +42,9 @@ def connect(
 
     Args:
         url: the address of the metastore database, as in ``Metastore.open``.
-        clusters: ``hive.cluster.properties``.
-        default_cluster: ``hive.default.cluster.name``.
-        settings: any ``hive.*`` parameters.
+        clusters: the value of ``hive.cluster.properties``.
+        default_cluster: the value of ``hive.default.cluster.name``.
+        settings: values of any other ``hive.*`` parameters.
         user: the owner of transactions, and of the objects that statements create.
         database: the current database.
         cluster: the cluster to pin, as USE CLUSTER does.
@@ -68,8 +68,8 @@ class Connection:
 
     Without ``autocommit`` the first query or change of rows begins a transaction. ``commit()`` or ``rollback()`` ends
     the transaction, and ``close()`` rolls it back. A statement that cannot be part of a transaction, such as CREATE
-    TABLE, first commits the open transaction, as in MySQL and Oracle. The user may also execute START TRANSACTION,
-    COMMIT and ROLLBACK. In a transaction that the user has begun by START TRANSACTION, CREATE TABLE raises an error.
+    TABLE, first commits the open transaction, as in MySQL and Oracle. The statements START TRANSACTION, COMMIT and
+    ROLLBACK are allowed, too. In a transaction that START TRANSACTION has begun, CREATE TABLE raises an error.
     """
 
     Warning = pep249.Warning
@@ -150,7 +150,7 @@ class Connection:
         self._began = False
 
     def cancel(self) -> None:
-        """Stop the statement that runs in another thread."""
+        """Stop the statement that this connection runs in another thread."""
         self._session.cancel()
 
     def close(self) -> None:
@@ -179,7 +179,8 @@ class Connection:
         """Commit at the end of a script, unless START TRANSACTION has begun the open transaction.
 
         Raises:
-            InvalidOperationError: a START TRANSACTION has no COMMIT or ROLLBACK. Closing the connection rolls it back.
+            InvalidOperationError: a START TRANSACTION has no COMMIT or ROLLBACK. Closing the connection rolls the
+                transaction back.
         """
         if self._began:
             self.commit()

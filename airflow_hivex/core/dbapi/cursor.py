@@ -233,7 +233,10 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802 - the name that 
 
 
 def describe(names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Description]:
-    """Return the description of each column. If ``types`` is empty, the first non-NULL value of a column decides."""
+    """Return the description of each column.
+
+    If ``types`` is empty, the type of a column is that of its first non-NULL value.
+    """
     known = list(types) or [_type_of_values(rows, at) for at in range(len(names))]
     return [_column(name, spark_type) for name, spark_type in zip(names, known, strict=True)]
 

@@ -72,7 +72,7 @@ def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Ite
 def _there(
     rows: TableRows, path: str, row: Registered, entries: Mapping[str, Entry], loose: Mapping[str, int]
 ) -> tuple[int, int]:
-    """Return the number of files of a registered directory that exist on disk, and their bytes."""
+    """Return a pair: the number of files of a registered directory that exist on disk, and the sum of their bytes."""
     named = parse_directory(row.name)
     if named is None:
         return (1, loose[path]) if path in loose else (0, 0)
@@ -130,7 +130,7 @@ class _Judge:
 
     @cached_property
     def _elsewhere(self) -> frozenset[tuple[str | None, str]]:
-        """Return (partition, name) of the table's registered directories, or nothing on the primary cluster."""
+        """Return (partition, name) pairs of the registered directories, or an empty set on the primary cluster."""
         return frozenset() if self._is_primary else self._rows.registered_names()
 
     def entry(self, entry: Entry) -> Iterator[Difference]:
@@ -182,7 +182,7 @@ class _Judge:
     def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
         """Return the finding for an entry of a known writer, or None if the writer is active.
 
-        The writer is given by write ids, or by the transaction of a compaction.
+        ``write_ids`` are the ids of the write. If a compaction has written the entry, ``txn_id`` is its transaction.
         """
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):

@@ -22,9 +22,9 @@ _MARKERS = frozenset({"_SUCCESS", "_metadata", "_common_metadata", "_orc_acid_ve
 class Entry:
     """A directory or file directly in the folder of a table or partition. Paths are relative to the cluster's root.
 
-    ``files`` and ``size_bytes`` count its data files; ``all_files`` and ``all_bytes`` also count hidden files. ``each``
-    is a dict from path to size of data files. It is filled only for deltas of streaming batches and for directories
-    that are not ACID directories, because these are not registered as a whole.
+    ``files`` and ``size_bytes`` count the data files in the entry; ``all_files`` and ``all_bytes`` also count hidden
+    files. ``each`` is a dict from path to size of data files. It is filled only for deltas of streaming batches, and
+    for directories that are not ACID directories.
     """
 
     partition: str | None
@@ -160,7 +160,7 @@ class Disks:
     def is_absent(self, name: str, registered: int) -> bool:
         """Return whether the root of a cluster is missing although it has registered directories.
 
-        Such a cluster is not examined any more. ``registered`` is the number of its registered directories.
+        If so, the cluster is not examined any more. ``registered`` is the number of its registered directories.
         """
         if name not in self._without_root:
             return False
@@ -175,9 +175,9 @@ class Disks:
     def look(
         self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
     ) -> dict[Looked, Entries | Finding]:
-        """Return a dict from table and cluster to the entries of the folders, or to a finding if one cannot be read.
+        """Return a dict from table and cluster to the folders' entries, or to a finding if a folder cannot be read.
 
-        Each table's folder is listed once on each cluster, and so is each partition outside of this folder.
+        On each cluster, the table's folder and each partition outside of this folder are listed once.
         """
         if only is None:
             wanted = [
@@ -225,7 +225,7 @@ def _unreachable(cluster: Cluster, message: str) -> Finding:
 
 
 def sizes(files: Iterator[tuple[str, int]]) -> tuple[int, int]:
-    """Return the number of files, and the sum of their bytes."""
+    """Return a pair: the number of files, and the sum of their bytes."""
     count = size_bytes = 0
     for _, each in files:
         count += 1

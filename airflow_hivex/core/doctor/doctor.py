@@ -1,9 +1,9 @@
 """The doctor: compares the registered directories with the files on the disks of the clusters. It only reads.
 
 Writers, workers and cleaners continue meanwhile, and database and disk cannot be read at the same moment. So the doctor
-reads the database, then the disk and, where they differ, the database again. A directory is missing if both reads of
-the database have it, and the disk does not. A directory on disk is unregistered if the second read of the database
-neither has it nor has a writer that could still register it. A running deletion causes findings that disappear. So the
+reads the database, then the disk and, where disk and database differ, the database again. A directory is missing if it
+is in both reads of the database, and not on the disk. A directory on disk is unregistered if the second read of the
+database has neither the directory nor an active writer of it. A running deletion causes findings that disappear. So the
 doctor repeats the check after a pause until no finding disappears any more.
 """
 
@@ -165,9 +165,9 @@ class Doctor:
     def _differences(
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
-        """Return the differences between the disk and the database, which is read again now.
+        """Read the database again, and return its differences from the disk.
 
-        ``rows`` were read before the disk, and ``looked`` are the entries on the disk.
+        ``rows`` were read from the database before the disk was read, and ``looked`` are the entries on the disk.
         """
         self._services.store.reach("doctor looked")
         found: _Differences = {}
@@ -202,9 +202,9 @@ class Doctor:
     def _as_read(
         self, connection: Connection, rows: Mapping[int, TableRows], differences: _Differences
     ) -> Iterator[tuple[tuple[Looked, str, bool], Difference]]:
-        """Yield the differences of registered directories; if no reader needs the directory, its kind is OBSOLETE.
+        """Yield the differences of registered directories. The kind is OBSOLETE if no reader needs the directory.
 
-        Such an obsolete directory is skipped if the cleaner may be deleting it now.
+        An obsolete directory is skipped if the cleaner is possibly deleting it now.
         """
         if not differences:
             return

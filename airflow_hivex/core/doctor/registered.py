@@ -65,7 +65,7 @@ class TableRows:
     ``dropped`` has the ids of dropped partitions whose files are not deleted yet. ``copies`` is a dict from directory
     id to the clusters with a copy. ``aborted`` is a dict from partition to the aborted writes that the next cleaning
     deletes. ``cleaning`` is a dict from partition to the transactions of compactions that are ready for cleaning.
-    ``pending`` is a dict from the write id of a pending write to True if its transaction is open. ``changing`` has the
+    ``pending`` is a dict from the write id of a pending write to whether its transaction is open. ``changing`` has the
     partitions (None: all) whose directories a statement moves or removes now.
     """
 
@@ -123,7 +123,7 @@ class TableRows:
         )
 
     def registered_names(self) -> frozenset[tuple[str | None, str]]:
-        """Return (partition, name) of all registered directories of existing partitions."""
+        """Return (partition, name) pairs of all registered directories of existing partitions."""
         names = {key: place.partition for places in self.places.values() for key, place in places.items()}
         return frozenset(
             (names[each.partition_id], each.name)
@@ -166,7 +166,7 @@ def _next_write_ids(connection: Connection, ids: Sequence[int]) -> dict[int, int
 def _places(
     connection: Connection, found: Mapping[int, Table]
 ) -> tuple[dict[int, dict[str, dict[int | None, Place]]], dict[int, set[int]]]:
-    """Return the locations of tables and partitions, and the ids of dropped partitions. Both are dicts from table id.
+    """Return a pair of dicts from table id: to locations, and to the ids of dropped partitions.
 
     The locations of a table are a dict from cluster to a dict from partition id to location. Two queries.
     """

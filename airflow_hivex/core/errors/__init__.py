@@ -1,7 +1,7 @@
 """The one error tree of the warehouse, a module for each subject.
 
 Every error says what happened, on which object, and what to do next. Three attributes let a caller decide without
-reading the sentence. ``code`` names the case. ``retryable`` is true if the same call may succeed later. ``outcome``
+reading the sentence. ``code`` names the case. ``retryable`` is true if the same call can succeed later. ``outcome``
 says whether anything was changed.
 """
 

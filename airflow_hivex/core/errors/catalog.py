@@ -1,4 +1,4 @@
-"""Errors of databases, tables and their versions, partitions, columns, copies and the log of their changes."""
+"""Errors of databases, tables, versions of tables, partitions, columns, copies and the notification log."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ class InvalidTypeError(HivexError, pep249.ProgrammingError):
 class InvalidOperationError(HivexError, pep249.ProgrammingError):
     """The object exists, but does not allow the operation.
 
-    The sentence begins with ``operation``. This is a statement, such as ``DROP VIEW``, or a text that ends with the
-    preposition before the name, such as ``A write to``.
+    The message begins with ``operation``, and the object's name follows. ``operation`` is a statement, such as ``DROP
+    VIEW``, or a text such as ``A write to``.
     """
 
     operation: str
@@ -202,7 +202,7 @@ class CopyAlteredError(HivexError, pep249.OperationalError):
 
 
 class PrimaryChangedError(HivexError, pep249.OperationalError):
-    """The primary cluster of a table has changed while a statement or compaction wrote on the previous one."""
+    """The primary cluster of a table has changed while a statement or compaction wrote on the earlier primary."""
 
     retryable = True
     sentence = (

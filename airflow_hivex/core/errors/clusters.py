@@ -33,7 +33,7 @@ class LocationOutsideClusterError(HivexError, pep249.ProgrammingError):
 
 
 class RoutingError(HivexError, pep249.OperationalError):
-    """No cluster can run the statement. ``route`` has the data that each candidate lacks."""
+    """No cluster can run the statement. ``route`` says which data each cluster lacks."""
 
     code = "NO_ROUTE"
     route: Described
@@ -113,8 +113,8 @@ class RootUnseenError(HivexError, pep249.OperationalError):
 class WrittenRowsMissingError(HivexError, pep249.OperationalError):
     """The files of a job do not have all rows that its tasks have written.
 
-    The most frequent cause: the hosts do not share the folder. A network file system or an object store may also give
-    late or wrong answers.
+    The most frequent cause is that the hosts do not share the folder. A network file system or an object store can also
+    give late or wrong answers.
     """
 
     retryable = True

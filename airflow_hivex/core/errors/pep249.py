@@ -1,6 +1,6 @@
 """The error classes of Python's database API (PEP 249).
 
-Every error of the warehouse has one of them as a base class.
+Every error of the warehouse has one of these classes as a base class.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ A class of the tree declares each of its facts once, as a field::
         table: str
 
 The constructor takes the facts in this order, by position or by name, and keeps each fact as an attribute. A list
-becomes a tuple. If a template is not enough, for example for a list with commas, ``_describe`` returns the sentence.
-The ``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
+becomes a tuple. ``sentence`` is a template of the message. If a template is not enough, for example for a list with
+commas, the method ``_describe`` returns the message. The ``code`` of this class is NO_SUCH_TABLE, from the name of the
+class; a class can give another code.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A secret is found by its form or by its value. The forms are the password of a URI, and values with secret names
 (``?password=...``, ``"fs.s3a.secret.key": "..."``). The values are the secrets in the clusters' descriptions and in the
-metastore's URL; this module remembers them, and so finds them in the middle of another library's sentence.
+metastore's URL. The module remembers these values, and finds them anywhere in a text.
 
 Every error of the warehouse passes its sentence through :func:`hide`.
 """
@@ -112,7 +112,7 @@ def hide_in_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hide(text: str) -> str:
-    """Return a sentence without secrets, known by their form or by their value."""
+    """Return a sentence in which secrets are masked, whether they are known by their form or by their value."""
     text = _masked(_masked(hide_in_uri(text), _quoted_values, f"'{MASK}'"), _configured_values)
     pattern = _pattern
     return text if pattern is None else pattern.sub(MASK, text)

@@ -43,7 +43,7 @@ class MergeCardinalityError(SqlError, pep249.DataError):
 
 
 class ConstraintViolationError(SqlError, pep249.DataError):
-    """A written row violates a constraint of its table. ``sample`` has some values of such a row."""
+    """A written row violates a constraint of its table. ``sample`` has some values of the row."""
 
     table: str
     constraint: str
@@ -58,7 +58,7 @@ class ConstraintViolationError(SqlError, pep249.DataError):
 
 
 class ReplaceConditionError(SqlError, pep249.DataError):
-    """A new row does not satisfy the condition that selects the rows to replace. ``sample`` has some of its values."""
+    """A row to insert does not satisfy the condition of REPLACE WHERE. ``sample`` has some values of the row."""
 
     table: str
     condition: str

@@ -38,7 +38,7 @@ class TransactionCommittedError(TransactionError):
 
 
 class TransactionNotOpenError(TransactionError):
-    """A call needs a transaction that is open and not read-only, or it cannot open transactions as requested."""
+    """A call needs a transaction that is open and not read-only, or transactions cannot be opened as requested."""
 
     txn_ids: Sequence[int]
     why: str
@@ -70,9 +70,9 @@ class CommitOutcomeUnknownError(TransactionError):
 
 
 class WriteConflictError(TransactionAbortedError):
-    """An overlapping transaction has first updated or deleted rows of the same table or partition.
+    """A concurrent transaction has already updated or deleted rows of the same table or partition.
 
-    The transaction was aborted. The statement may succeed in a new transaction.
+    The transaction was aborted. The statement can succeed in another transaction.
     """
 
     retryable = True
@@ -179,7 +179,7 @@ class LockNotAcquiredError(LockError):
 
 
 class LockTimeoutError(LockError):
-    """A lock was not acquired in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is the lock in its way."""
+    """A lock was not acquired in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is a conflicting lock."""
 
     retryable = True
     wanted: str
@@ -231,7 +231,7 @@ class CompactionLostError(CompactionError):
 
 
 class ReplacementMissingError(CompactionError):
-    """The directory that has replaced obsolete ones is missing or incomplete, so the cleaner deletes nothing.
+    """The directory that has replaced obsolete directories is missing or incomplete, so the cleaner deletes nothing.
 
     ``found`` and ``registered`` are numbers of files and of bytes.
     """

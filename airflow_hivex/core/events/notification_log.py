@@ -47,9 +47,9 @@ _MOVED_AT_ONCE = 10_000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
 _GAP = 1_000_000
-"""The number of event ids that are skipped after a restore. So the ids of lost events are not used again."""
+"""The number of event ids that are skipped after a restore, so that the ids of lost events are not used again."""
 _MOST_RECENT = 4
-"""The largest number of events in a bookmark: a change, its commit, and some events before them."""
+"""The largest number of events in a bookmark."""
 CHANNEL = "hivex_events"
 """The channel of PostgreSQL on which writers announce new events, while a process waits for them."""
 _ANNOUNCE = Prepared(
@@ -74,7 +74,7 @@ _RECORD = Prepared(
 class EventType(enum.Enum):
     """The type of an event. Source: Hive EventMessage.EventType.
 
-    Hive does not have the types for copies, removed directories, links and changed functions.
+    Hive has no types for copies, removed directories, links and changed functions.
     """
 
     CREATE_DATABASE = "CREATE_DATABASE"
@@ -91,8 +91,8 @@ class EventType(enum.Enum):
     ALTER_TABLE = "ALTER_TABLE"
     """A table or view was changed. Message: ``object``, the table or view, and ``was``, its earlier name.
 
-    If the database has changed, ``was_database`` is the earlier one. If the primary cluster has changed,
-    ``primary_was`` is the earlier one.
+    If the database has changed, ``was_database`` is the earlier database. If the primary cluster has changed,
+    ``primary_was`` is the earlier primary cluster.
     """
     DROP_TABLE = "DROP_TABLE"
     """A table or view was dropped. Message: ``object``, the table or view."""
@@ -122,10 +122,10 @@ class EventType(enum.Enum):
     DROP_LINK = "DROP_LINK"
     """A link was dropped. Message: the fields of CREATE_LINK."""
     COMMIT_TXN = "COMMIT_TXN"
-    """A transaction with write ids has committed. Message: ``write_ids``, ``table_ids`` and ``partitions``.
+    """A transaction with write ids has committed. Message: dicts from the full name of a table.
 
-    Each is a dict from the full name of a table. ``valid_write_ids`` is a dict from this name to the table's write id
-    list after the commit.
+    The dicts are ``write_ids``, ``table_ids``, ``partitions`` and ``valid_write_ids``. ``valid_write_ids`` has the
+    write id list of the table after the commit.
     """
     ABORT_TXN = "ABORT_TXN"
     """A transaction with write ids was aborted. Message: ``write_ids`` and ``table_ids``, dicts from a table's name."""
@@ -138,7 +138,7 @@ class EventType(enum.Enum):
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
     """Statistics of columns in partitions have changed. Message: ``columns`` and ``partitions``."""
     UNKNOWN = "UNKNOWN"
-    """A type that this release does not know. A later release has recorded the event."""
+    """An unknown type: a newer release has recorded the event."""
 
     @classmethod
     def _missing_(cls, value: object) -> EventType:  # noqa: ARG003 - given by Python
@@ -147,7 +147,7 @@ class EventType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of the log. The ids are consecutive, and an event that depends on another one has the higher id."""
+    """An event of the log. The ids are consecutive. If an event depends on an earlier event, its id is higher."""
 
     id: int
     time: datetime
@@ -162,8 +162,8 @@ class Event:
 class Bookmark:
     """The position of a reader in the log: the id of the last event that the reader has seen.
 
-    ``recent`` has the last of the seen events. If the log was restored from a backup, it may have other events under
-    the same ids. A comparison with ``recent`` shows this.
+    ``recent`` has the last events that the reader has seen. If their ids now belong to other events, the log was
+    restored from a backup.
     """
 
     position: int
@@ -218,7 +218,7 @@ def record(
     txn_id: int | None = None,
     message: Mapping[str, Any] | AskedMessage | None = None,
 ) -> None:
-    """Write an event in the caller's database transaction. Other writers do not wait for it.
+    """Write an event in the caller's database transaction. Other writers do not wait for this transaction.
 
     Call this function last, after the database transaction has acquired all its locks, or in a block of
     :func:`deferred`. So an event that depends on another event is recorded later, and gets a higher id. In such a block
@@ -272,7 +272,7 @@ def recording(
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
 ) -> Call:
-    """Return the call that writes an event. It must be one of the last calls of an exchange; see :func:`record`."""
+    """Return the call that writes an event. Send it at the end of the database transaction."""
     return _RECORD(
         event_ms=now_ms,
         type=type.value,
@@ -342,7 +342,7 @@ class NotificationLog:
         return Bookmark(position, tuple(map(_event, rows)))
 
     def read(self, bookmark: Bookmark, limit: int = 1000) -> tuple[list[Event], Bookmark]:
-        """Return up to ``limit`` events after a bookmark, and the bookmark after them.
+        """Return a pair: up to ``limit`` events after a bookmark, and the bookmark after these events.
 
         Four round trips, and more if there are new events.
 
@@ -433,7 +433,7 @@ def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
 
 
 def _give_ids(connection: Connection, last: int) -> bool:
-    """Give ids to a batch of events and move them to the log; return whether more events may be left.
+    """Give ids to a batch of events and move them to the log; return whether events are possibly left.
 
     Events after the sequence number ``last`` stay.
     """
@@ -449,7 +449,7 @@ def _give_ids(connection: Connection, last: int) -> bool:
 def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
     """Move the oldest events to the log, and return their number.
 
-    One query moves them, since other events may become visible between two queries.
+    One query moves the events, since other events can become visible between two queries.
     """
     sequence = recorded_events.c.sequence
     oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE)
@@ -503,8 +503,8 @@ class PartitionEventType(enum.IntEnum):
 class PartitionEvents:
     """The marks of partitions: a client marks a partition as loaded, and other clients check the mark.
 
-    As in Hive, a mark belongs to the names of a table and a partition, and only the housekeeper removes it. It stays
-    when the table or the partition is dropped or renamed. It is then valid for the next object with the name.
+    As in Hive, a mark belongs to the names of a table and a partition. The mark stays when the table or the partition
+    is dropped or renamed. Only the housekeeper removes marks. The mark is then valid for the next object with the name.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:

@@ -46,8 +46,8 @@ class BoundStatement(Generic[S]):
     """A statement that names only tables, and the snapshot in which the tables were found.
 
     In ``statement``, the names of views and of tables with a CHANGES clause are replaced by queries, and ROW__ID by
-    columns of row ids. Calls of permanent functions have full names. ``views`` are the replaced views; the database
-    name of a temporary view is empty there. ``names`` has the links of the statement, with the tables that they show.
+    columns of row ids. Calls of permanent functions have full names. ``views`` are the replaced views. A temporary view
+    has an empty database name in ``views``. ``names`` has the links of the statement, with the tables that they show.
     """
 
     statement: S
@@ -57,10 +57,10 @@ class BoundStatement(Generic[S]):
     reads_row_ids: bool = False
 
     def check_row_ids(self, snapshot: Snapshot) -> None:
-        """Ensure that ROW__ID has the same meaning in a later snapshot of the tables.
+        """Ensure that ROW__ID has the same meaning in ``snapshot`` as in the snapshot of this statement.
 
         Raises:
-            OutrunError: ROW__ID means something else, because a table was changed meanwhile.
+            OutrunError: ROW__ID has another meaning, because a table was changed meanwhile.
         """
         if not self.reads_row_ids:
             return
@@ -75,16 +75,16 @@ def bind(
     """Return a statement with its names resolved.
 
     The definitions of the permanent functions that the statement calls are added to ``declarations``. The call takes
-    one round trip, and one more for each of these: new links, each level of views, and each function name that neither
-    Spark nor the session knows.
+    one round trip. It takes one more for links that are not cached, for each level of views, and for each function name
+    that neither Spark nor the session knows.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: an object does not exist.
         InvalidObjectError: views are nested too deeply, for example because they read each other in a cycle.
         ForeignNameError: a view or function of a closed namespace reads or calls an object of another namespace.
         InvalidOperationError: only another engine can read the table or view; ``hivex.allow.code.execution`` does not
-            allow a function that runs arbitrary code; a table whose ROW__ID is read has no row ids, or several tables
-            have them.
+            allow a function that runs arbitrary code; ROW__ID is read from a table without row ids, or from several
+            tables.
     """
     bound = _Views(context, running).expand(statement)
     _refuse_code(context, bound.statement)
@@ -96,7 +96,7 @@ def bind(
 
 
 class _Views:
-    """The replacement of views and of tables with CHANGES clauses by their queries, until a statement has none."""
+    """The replacement of views and of tables with CHANGES clauses by queries, until only tables are left."""
 
     def __init__(self, context: StatementContext, running: Running | None) -> None:
         self._context = context
@@ -106,7 +106,7 @@ class _Views:
         self._known: dict[QualifiedName, StoredTable] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
-        """Return the statement with queries in place of its views, and the tables that it names after that."""
+        """Return the statement with queries in place of its views, and with the tables that these queries read."""
         context, session = self._context, self._context.session
         joined = context.joined(self._running)
         txn_id = joined.txn_id if joined is not None else self._running.opened_id if self._running else None
@@ -160,10 +160,10 @@ class _Views:
 
 
 class Expansion:
-    """A replacement of names in a statement by queries. Names within these queries are left for another expansion.
+    """A replacement of names in a statement by queries. Names within these queries are not replaced.
 
-    ``texts`` is a dict from name to query, or None for a name that stays. After :meth:`of`, ``named`` is a dict from
-    each replaced name to the tables and the functions that its query names.
+    ``texts`` is a dict from name to query. If the query is None, the name is not replaced. After a call of :meth:`of`,
+    ``named`` is a dict from each replaced name to the tables and functions in its query.
     """
 
     def __init__(self, texts: Mapping[ReadName, str | None], parameters: Mapping[str, object], database: str) -> None:
@@ -190,10 +190,11 @@ class Expansion:
         return replace(part, query=query, target=target, source=source)
 
     def _query(self, query: Query, kept: Collection[int | None] = ()) -> tuple[Query, Sequence[int]]:
-        """Return the query with its names replaced, and a number for each reference of this new query.
+        """Return a pair: the query with its names replaced, and the origins of the references of the result.
 
-        The number is the position in ``query.references`` of the same reference. For a reference within a replacing
-        text, it is the position of the reference that the text has replaced.
+        For each reference of the result, its origin is an index of ``query.references``. For example, in ``SELECT *
+        FROM v, t`` the view ``v`` reads ``a`` and ``b``: the result reads ``a``, ``b``, ``t``, with the origins 0, 0,
+        1. The references at the indexes ``kept`` are not replaced.
         """
         texts = [
             None if place in kept else self._texts.get((each.table, each.changes))
@@ -240,7 +241,7 @@ class Expansion:
 
 
 def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
-    """Return the query without the CHANGES clauses of the references that ``texts`` replaces."""
+    """Return the query without the CHANGES clauses of the references that have a text in ``texts``."""
     edits = []
     references = []
     for each, text in zip(query.references, texts, strict=True):

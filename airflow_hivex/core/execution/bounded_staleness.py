@@ -1,9 +1,9 @@
-"""Queries over copies that lag, in sessions that accept a lag: they read all tables as of one earlier moment.
+"""Queries over copies that lag, in sessions that accept a lag. A query reads all tables as of one moment.
 
-A moment is the snapshot in which a replication has read the copied tables. The newest moment of the needed copies is
-tried first. All tables are read as of the same moment, even tables whose primary copy is on the cluster that runs the
-query. The lag is computed from the commits that the moment does not see. Before the job begins, the moment is recorded
-for the cleaner, and the tables are bound again.
+A moment is the snapshot in which a replication has read the tables that it has copied. The newest moment of the query's
+tables is tried first. All tables are read as of the same moment, even tables whose primary copy is on the cluster that
+runs the query. The lag is computed from the commits that the moment does not see. Before the job begins, the moment is
+recorded for the cleaner, and the tables are bound again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ReadContents = Callable[[StoredTable, Predicate | None], TableContents]
 
 @dataclass(frozen=True, slots=True)
 class EarlierRead:
-    """The tables that a query reads as of an earlier moment, in the order of its references, and the route to them."""
+    """A query's tables as of the moment of a replication, in the order of the references, and the route."""
 
     route: Route
     bound: tuple[BoundTable, ...] = ()
@@ -51,9 +51,9 @@ def read_earlier(
     contents: ReadContents,
     running: Running | None,
 ) -> EarlierRead:
-    """Return the tables as of an earlier moment, and the route, for a query that has no route to current rows.
+    """Return the tables as of the moment of a replication, and the route. The query has no route to current rows.
 
-    If no candidate cluster can serve an earlier moment, the route names no cluster, but a reason for each candidate.
+    If no candidate cluster can serve such a moment, the route names no cluster, and has a reason for each candidate.
     """
     limit = context.session.max_lag
     catalog = context.services.catalog
@@ -105,7 +105,7 @@ class _Search:
         """Return the newest moment that can be read, and the tables as of this moment.
 
         Raises:
-            NotReadableError: no moment can be read; the error has the reason of the newest moment.
+            NotReadableError: no moment can be read; the error says why the newest moment cannot be read.
         """
         moments = {
             moment.id: moment
@@ -149,11 +149,11 @@ class _Search:
 
 
 class _TooOldError(NotReadableError):
-    """Error: the moment lags more than the session accepts, so no earlier moment needs to be tried."""
+    """The moment lags more than the session accepts, so no older moment needs to be tried."""
 
 
 def _lag(found: Sequence[EarlierTable], now_ms: int) -> tuple[int, int]:
-    """Return the age of the oldest unseen commit in milliseconds, and the number of unseen commits."""
+    """Return a pair: the age of the oldest unseen commit in milliseconds, and the number of unseen commits."""
     unseen: dict[int, int] = {}
     for each in found:
         for txn_id, time_ms in (each.unseen or {}).items():

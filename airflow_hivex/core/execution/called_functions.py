@@ -41,9 +41,9 @@ S = TypeVar("S", bound=RoutedStatement)
 def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
     """Return the statement with full names in its calls of permanent functions.
 
-    Calls that return the current database, such as current_database(), are replaced by its name. The definitions of the
-    functions are added to ``declarations``, if given. It takes one round trip for each name that neither Spark nor the
-    session knows.
+    Calls that return the current database, such as current_database(), are replaced by its name. If ``declarations`` is
+    not None, the definitions of the functions are added to it. The call takes one round trip for each name that neither
+    Spark nor the session knows.
 
     Raises:
         InvalidOperationError: a function reads tables, or runs arbitrary code, which ``hivex.allow.code.execution``
@@ -74,7 +74,7 @@ def qualified(context: StatementContext, query: Query) -> Query:
 
 
 def full_expression(context: StatementContext, text: str) -> str:
-    """Return an expression with full names in its calls of permanent functions: jobs declare them by these names."""
+    """Return an expression with full names in its calls of permanent functions."""
     query = expression_query(text)
     database, temporary = context.session.database, context.session.objects.functions
     found = _called(context, [query], database, temporary)
@@ -94,10 +94,10 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
 
 
 def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
-    """Return the definition of a temporary function, with full names in its calls of permanent functions.
+    """Return a pair: the definition of a temporary function with full names, and the permanent functions in it.
 
-    ``text`` is the part of CREATE TEMPORARY FUNCTION after the function's name. The second returned value has the
-    (database, name) of each permanent function that the body calls.
+    ``text`` is the part of CREATE TEMPORARY FUNCTION after the function's name. Its calls of permanent functions get
+    full names. Each permanent function that it calls is a (database, name) pair.
     """
     database, temporary = context.session.database, context.session.objects.functions
     statement = read(f"CREATE FUNCTION f {text}", database=database)
@@ -123,10 +123,10 @@ def declare_called(context: StatementContext, declarations: dict[str, str], text
 def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:
     """Refuse constraints that call permanent or temporary functions: jobs that write do not declare these functions.
 
-    It takes one round trip for each name that neither Spark nor the session knows.
+    The call takes one round trip for each name that neither Spark nor the session knows.
 
     Raises:
-        InvalidObjectError: a constraint calls such a function.
+        InvalidObjectError: a constraint calls a permanent or temporary function.
     """
     session = context.session
     for text in (*constraints.defaults.values(), *constraints.checks.values()):
@@ -143,7 +143,7 @@ def declare(context: StatementContext, declarations: dict[str, str], function: P
     """Add to ``declarations`` the SQL that creates a function in Spark, after the SQL of the functions that it calls.
 
     Raises:
-        ForeignNameError: the function's namespace is closed, and it calls a function of another namespace.
+        ForeignNameError: the function's namespace is closed, and the function calls a function of another namespace.
         InvalidOperationError: the function runs arbitrary code, which is not allowed, or it reads tables.
         InvalidObjectError: the function's definition cannot be read, or functions call each other in a cycle.
     """
@@ -213,7 +213,7 @@ def _body(
 
 
 def _with_qualified_parameters(query: Query, function: PermanentFunction, definition: SqlFunction) -> Query:
-    """Return the body with the function's full name before each parameter that the function's name qualifies."""
+    """Return the body with ``f.x`` replaced by ``db.f.x``, for each parameter ``x`` of the function ``db.f``."""
     if any(normalise(name_of(token)) == function.name for token in tokenize(definition.parameters)):
         # A field of the parameter of that name.
         return query

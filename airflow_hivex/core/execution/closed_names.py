@@ -35,9 +35,9 @@ from airflow_hivex.core.settings import NAMESPACE_MODE
 def check_statement(context: StatementContext, statement: Statement, text: str | None) -> None:
     """Refuse a statement of a closed namespace that names an object of another namespace.
 
-    Names in temporary views and functions that the statement uses count, too. The check takes one round trip if such an
-    object is named, else none. The definitions of permanent views and functions are checked later, when ``binding`` and
-    ``called_functions.declare`` read them.
+    Names in the statement's temporary views and functions are checked, too. The check takes one round trip if an object
+    of another namespace is named, else none. The definitions of permanent views and functions are checked later, when
+    ``binding`` and ``called_functions.declare`` read them.
 
     Raises:
         ForeignNameError: the current namespace is closed.
@@ -70,7 +70,7 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
 def check_definition(context: StatementContext, definition: Definition) -> None:
     """Refuse a definition in a closed namespace that names an object of another namespace.
 
-    Other definitions take no round trip.
+    A definition without names of other namespaces takes no round trip.
 
     Raises:
         ForeignNameError: the definition names an object of another namespace.
@@ -79,7 +79,7 @@ def check_definition(context: StatementContext, definition: Definition) -> None:
 
 
 def made_here(context: StatementContext, name: QualifiedName) -> TemporaryTable:
-    """Return a record of a new temporary table: the current namespace, and whether that is closed. One round trip."""
+    """Return a record of a new temporary table: the current namespace, and whether it is closed. One round trip."""
     current = context.session.database
     return TemporaryTable(name, current, _is_closed(context, current))
 
@@ -98,7 +98,7 @@ def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text:
 
 
 def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
-    """Return the name of the called function; for a temporary function, those of the permanent ones that it calls."""
+    """Return the called function; for a temporary function, return the permanent functions that it calls."""
     objects = context.session.objects
     if call.database is None and call.name in objects.functions:
         return objects.permanent_functions([call.name])

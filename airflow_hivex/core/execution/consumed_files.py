@@ -1,7 +1,7 @@
 """The files that LOAD DATA and EXCHANGE PARTITION read into a table, and delete after the commit.
 
-A row of ``pending_writes`` names the files before they are read. The row has two purposes: a second statement does not
-take the same file, and the housekeeping deletes the files if the process is killed after its commit.
+A row of ``pending_writes`` names the files before they are read. Because of this row, a second statement does not take
+the same file, and the housekeeping deletes the files if the process is killed after the commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 Folders = Mapping[str, Mapping[str, FileStamp]]
-"""A dict from folder to a dict from file name to stamp. The name is empty if the location is a file, not a folder."""
+"""A dict from folder to a dict from file name to stamp. The file name is empty if the folder is itself a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ConsumedFiles:
         pending_writes.change_document(connection, self.id, registered=True)
 
     def finish(self, services: Services) -> None:
-        """Delete the files after the commit. If some cannot be deleted, the housekeeping deletes them later."""
+        """Delete the files after the commit. The housekeeping deletes files that cannot be deleted now."""
         _delete(services, self)
 
 
@@ -97,7 +97,7 @@ def take(
 def settle(services: Services, write: PendingWrite) -> bool:
     """Delete the recorded files if the statement's transaction has committed, and remove the record.
 
-    If a file could not be deleted, the record stays, and the result is False.
+    Return False, and keep the record, if a file could not be deleted.
     """
     if write.is_registered:
         return _delete(services, _from(write))
@@ -134,7 +134,7 @@ def _location(place: str, name: str) -> str:
 def _delete(services: Services, consumed: ConsumedFiles) -> bool:
     """Delete the files, and return whether this succeeded.
 
-    A file that has changed since it was listed stays, since it may have rows that were not read.
+    A file that has changed since it was listed stays, since it can have rows that were not read.
     """
     try:
         files = services.files_to_change(services.clusters.get(consumed.cluster))

@@ -50,11 +50,11 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 class Result:
     """The result of a statement.
 
-    ``columns`` and ``rows`` are the answer; ``truncated`` says that there were more rows than requested. ``cluster``
-    has run the statement, ``route`` has the reasons for this choice, and ``txn_id`` is the transaction.
-    ``rows_written`` is the number of added rows, ``rows_deleted`` the number of removed rows; an UPDATE counts each of
-    its rows in both. ``as_of`` is the earlier moment that a query has read because its session accepts copies that lag,
-    or None for current rows. ``column_types`` are Spark's types of the columns of a query.
+    ``columns`` and ``rows`` are the answer of a query. ``truncated`` is true if the query has more rows than were
+    requested. ``cluster`` has run the statement, and ``route`` says why this cluster was chosen. ``rows_written`` is
+    the number of added rows, ``rows_deleted`` the number of removed rows; an updated row counts in both numbers.
+    ``as_of`` is the time of the rows of a query that has read lagging copies, or None for current rows.
+    ``column_types`` are Spark's types of the columns of a query.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -122,9 +122,9 @@ class JoinedTransaction:
     """A transaction of several statements in which a session takes part.
 
     With ``is_own`` the session has begun the transaction (START TRANSACTION), and ends it by COMMIT or ROLLBACK.
-    Otherwise another client begins and ends it. ``writer`` names the session's part of the work; a later session of the
-    same writer has a higher ``began``. ``held`` is the write of an earlier session that a statement may continue.
-    ``keep_alive`` stops the heartbeats when it is closed.
+    Otherwise another client begins and ends it. ``writer`` names the session's part of the work. If a session fails,
+    another session can repeat the part: it has the same ``writer`` and a higher ``began``. ``held`` is the write of the
+    failed session, which a statement can continue. Closing ``keep_alive`` stops the heartbeats.
     """
 
     txn_id: int
@@ -156,10 +156,10 @@ class Running(TransactionJob):
     id. ``write_ids`` is a dict from table id to the write id with which the transaction began. ``joined`` is set if the
     transaction continues after the statement. ``snapshot`` is the snapshot of the statement, once it is taken.
     ``earliest`` is the snapshot of the oldest table version that the statement reads. ``waiting_lock_id`` is the lock
-    request for which it waits. ``operation`` is the resumable operation of its job. The functions in ``undo`` delete
-    the files of the statement; they are called once it is certain that the files never become visible. ``functions`` is
-    a dict from full name to declaration, for the permanent functions that its jobs call. A function comes after the
-    functions that it calls.
+    request for which the statement waits. ``operation`` is the operation of a job that another process can resume. The
+    functions in ``undo`` delete the files of the statement; these functions are called when the files can never become
+    visible. ``functions`` is a dict from full name to declaration, for the permanent functions that the jobs call.
+    Called functions come before the functions that call them.
     """
 
     opener: Opener | None = None
@@ -175,7 +175,7 @@ class Running(TransactionJob):
 
     @property
     def txn_id(self) -> int:
-        """Return the id of the transaction, which is opened if it is not open yet.
+        """Return the id of the transaction. If there is no transaction yet, open it.
 
         Raises:
             TransactionAbortedError: the statement was cancelled before.
@@ -243,8 +243,9 @@ class SessionState:
     """The state of a session: the current database, the pinned cluster, the transaction, the running statement.
 
     ``runner`` runs jobs instead of the cluster's own runner. ``report`` is called with the progress of a job that takes
-    longer than a few seconds; if it is None, the progress is logged. ``max_lag`` is the lag of copies that queries of
-    the session accept. With ``server_jobs_only`` no job runs in this process. ``objects`` are the temporary objects.
+    longer than a few seconds. If ``report`` is None, the progress is logged. ``max_lag`` is the lag of copies that
+    queries of the session accept. With ``server_jobs_only`` no job runs in this process. ``objects`` are the temporary
+    objects.
     """
 
     user: str
@@ -300,11 +301,11 @@ Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
 class StatementContext:
     """The context of one statement: the metastore, the session, and the arguments that came with the text.
 
-    ``batch`` has the transaction of a streaming batch in which the statement runs. ``runner`` runs its jobs instead of
+    ``batch`` has the transaction of a streaming batch in which the statement runs. ``runner`` runs the jobs instead of
     the runner of the session or cluster. ``batch_key`` is recorded with the commit, so that the batch counts once.
-    ``frames`` are DataFrames that it reads. ``text`` is the text of the statement. ``execute`` is a function that runs
-    another statement of the session. Its arguments are the statement, the parameters, the greatest number of rows to
-    return, and the text. ``kind`` is the statement's name in the record of commits.
+    ``frames`` are DataFrames that the statement reads. ``text`` is the text of the statement. ``execute`` is a function
+    that runs another statement of the session. The arguments of ``execute`` are the statement, the parameters, the
+    greatest number of rows to return, and the text. ``kind`` is the statement's name in the record of commits.
     """
 
     services: Services
@@ -325,7 +326,7 @@ class StatementContext:
         With ``write``, a later session can wait for the job if this process ends before the job.
 
         Raises:
-            TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
+            TransactionAbortedError, StatementCancelledError: the statement was cancelled before the job began.
         """
         running = self.session.running
         assert running is not None
@@ -382,8 +383,5 @@ class StatementContext:
 
 
 def new_tag(txn_id: int) -> str:
-    """Return a name for the jobs and views of a transaction, which is unique in this process.
-
-    The id alone is not enough: two metastores may give the same ids to one process.
-    """
+    """Return a name for the jobs and views of a transaction. The name is unique in this process."""
     return f"hivex_{txn_id}_{uuid.uuid4().hex[:8]}"

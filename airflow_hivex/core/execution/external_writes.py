@@ -1,8 +1,8 @@
-"""A statement's write to an external table: first to a hidden folder, then one move per file, then the catalog.
+"""A statement's write to an external table: files in a hidden folder, moves of the files, and the catalog.
 
 Readers see no new row before the files are moved. A record in ``pending_writes`` names the folders. If the process is
-killed before the commit, the housekeeping deletes the files of the statement. If it is killed after the commit, the
-housekeeping deletes the replaced files.
+killed before the commit, the housekeeping deletes the files of the statement. If the process is killed after the
+commit, the housekeeping deletes the replaced files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class PublishedWrite:
     """A write whose files are in their final folders.
 
-    ``locations`` is a dict from partition, or None for a table without partitions, to folder.
+    ``locations`` is a dict from partition to folder. The partition is None for a table without partitions.
     """
 
     table: StoredTable
@@ -47,9 +47,9 @@ class PublishedWrite:
 def begin(
     context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
-    """Record a write to an external table; return the write with its token, and its record in ``pending_writes``.
+    """Record a write to an external table. Return a pair: the write with a token, and its row of ``pending_writes``.
 
-    The names of the write's files contain the token, so that these files are found again.
+    The names of the written files contain the token.
 
     Raises:
         InvalidOperationError: the statement is part of a transaction of several statements, or a partition has another
@@ -69,7 +69,7 @@ def begin(
 def note(
     context: StatementContext, connection: Connection, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
-    """Record a write in the caller's database transaction; return the write with its token, and its record."""
+    """Record a write as :func:`begin` does, in the caller's database transaction; return the same pair."""
     token = f"{running.tag.removeprefix('hivex_')}_{facts.statement_id}"
     facts = replace(facts, write_id=1, operation=Operation.INSERT, token=token)
     pending_writes.one_at_a_time(connection, [running.txn_id])
@@ -200,8 +200,8 @@ def finish(services: Services, write: PublishedWrite) -> None:
 def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
     """Withdraw the write of an aborted transaction, or finish the write of a committed transaction.
 
-    Return whether all work is done. With ``own`` the caller is the failing statement itself, which knows that its
-    transaction is aborted.
+    Return whether all work is done. With ``own`` the caller is the failing statement itself, whose transaction is
+    aborted.
     """
 
     def work(connection: Connection) -> PendingWrite | None:

@@ -22,8 +22,8 @@ def real_path(files: ClusterFiles, location: str) -> Path | None:
 def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
     """Yield (cluster, relative location) for each cluster whose root contains the URI or the real path.
 
-    The real path is compared with local roots only, after their symbolic links are followed. A cluster is yielded twice
-    if its root contains both.
+    The real path is compared with local roots only, after their symbolic links are followed. If the root contains both
+    the URI and the real path, the cluster is yielded twice.
     """
     for name in services.clusters:
         root = services.clusters.get(name).root
@@ -40,8 +40,8 @@ def linked_owner(
 ) -> str | None:
     """Return the table whose folder a location reaches through symbolic links, or None.
 
-    It takes no round trip if the location has no symbolic link below the root. Otherwise it takes one for each cluster
-    whose root contains the location.
+    The call takes one round trip for each cluster whose root contains the location, and none if the location has no
+    symbolic link.
     """
     real, root = real_path(files, location), real_path(files, "")
     if real is None or root is None or real == root.joinpath(*location.split("/")):
@@ -55,10 +55,10 @@ def linked_owner(
 def owner_elsewhere(
     services: Services, files: ClusterFiles, namespace: str, location: str, uri: str, *, is_closed: bool = False
 ) -> str | None:
-    """Return an owner in another namespace whose folder overlaps a location through symbolic links, or None.
+    """Return an owner in another namespace whose folder overlaps ``location`` because of symbolic links, or None.
 
-    An owner is returned only if its namespace or ``namespace`` is closed. Overlaps without symbolic links are found by
-    the catalog itself. It takes at most five round trips, and only one if no namespace is closed.
+    An owner is returned only if its namespace or ``namespace`` is closed. The catalog itself finds overlaps without
+    symbolic links. The call takes at most five round trips, and only one if no namespace is closed.
     """
     real = real_path(files, location)
     if real is None:

@@ -50,8 +50,8 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
     """Return a dict from the table's columns to the Spark SQL that computes them from the columns of a DataFrame.
 
     Structs get the fields of the table. ``static`` are partition keys, in lower case, that have one value for all rows.
-    With ``fills`` the DataFrame may lack columns and fields, but not partition keys: a missing column is omitted, and a
-    missing field is NULL.
+    With ``fills`` the DataFrame is allowed to lack columns and fields, but not partition keys. A missing column is
+    omitted from the dict, and a missing field is NULL.
 
     Raises:
         NoSuchColumnError: the DataFrame lacks a column or field, or has a column or field that the table lacks.
@@ -81,9 +81,9 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
 
 
 def reshaped(table: str, text: str, given: Column, wanted: Column) -> str:
-    """Return Spark SQL that converts ``text``, a column of one table version, to the column's type in another version.
+    """Return Spark SQL that converts the column ``text`` of one version of a table to its type in another version.
 
-    Fields of structs that the first version lacks are NULL.
+    A field of a struct is NULL if only the other version has the field.
     """
     return _Shape(table, fills=True).value(text, given.parsed_type, wanted.parsed_type, wanted.name)
 
@@ -97,7 +97,7 @@ class _Shape:
     variables: int = 0
 
     def value(self, text: str, given: ColumnType, wanted: ColumnType, path: str) -> str:
-        """Return Spark SQL that converts ``text`` to the wanted type, or ``text`` itself if it needs no conversion."""
+        """Return Spark SQL that converts ``text`` to the wanted type, or ``text`` itself if no conversion is needed."""
         match given, wanted:
             case Struct(fields), Struct(targets):
                 return self._struct(text, fields, targets, path)

@@ -35,11 +35,11 @@ _LAZY = (Select, DescribeQuery, ExplainQuery, ExplainRoute)
 def reading_frames(
     context: StatementContext, text: str, by_name: Mapping[str, Frame], spark: GivenSession
 ) -> Iterator[tuple[Statement, Frames | None, GivenSession]]:
-    """Yield a statement, its DataFrames (or None), and their Spark session.
+    """Yield a triple: the statement, its DataFrames (or None), and the Spark session of the DataFrames.
 
     The views of the DataFrames exist while the block runs. ``{name}`` is a DataFrame of ``by_name``. A name without
-    braces may be a temporary view of the Spark session. A statement that writes computes each DataFrame once, even if
-    it reads the DataFrame in several places. A query computes its DataFrames whenever its own rows are computed.
+    braces can be a temporary view of the Spark session. A statement that writes computes each DataFrame once. A query
+    computes its DataFrames whenever the rows of the query are computed.
 
     Raises:
         HivexError: as :func:`read_with_frames`.
@@ -88,8 +88,9 @@ def rendered(
 ) -> str:
     """Return the text of a query in which the names of views replace the tables and DataFrames.
 
-    ``views`` has the views of the tables, in the order of the references. ``sources`` is a dict from name to view for
-    results that were computed before. ``own`` is a dict from the place of a reference to its view.
+    ``views`` has the views of the tables, in the order of the references. ``sources`` is a dict from name to view, for
+    results that are computed already. ``own`` is a dict from the index of a reference to its view, and takes
+    precedence.
 
     Raises:
         NoSuchTableError: the query reads a DataFrame that did not come with the statement.
@@ -109,7 +110,7 @@ def rendered(
 
 
 def _check_is_no_table(context: StatementContext, statement: Statement, reference: TableReference) -> None:
-    """Refuse the name of a temporary view in Spark if it is also the name of a table in the warehouse.
+    """Refuse a name that both a temporary view in Spark and a table in the warehouse have.
 
     Raises:
         InvalidOperationError: the current database has a table of the name.

@@ -142,10 +142,10 @@ _OPERATIONS = {
 
 
 def change_operations(context: StatementContext, statement: ChangeRows) -> frozenset[DataOperation]:
-    """Return the operations (insert, update, delete) of the statement's clauses.
+    """Return the operations of the statement's clauses: insert, update or delete.
 
-    With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too. So two MERGEs cannot insert the
-    same key.
+    With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too. So two concurrent MERGEs cannot
+    insert the same key.
     """
     found = frozenset(_OPERATIONS[clause.action] for clause in statement.clauses)
     if DataOperation.INSERT in found and context.services.settings["hive.txn.xlock.mergeinsert"]:
@@ -154,7 +154,7 @@ def change_operations(context: StatementContext, statement: ChangeRows) -> froze
 
 
 def change_operation(context: StatementContext, statement: ChangeRows) -> Operation:
-    """Return one operation for the whole statement: the first of update, delete and insert that one of its clauses has.
+    """Return update if a clause of the statement updates, else delete if a clause deletes, else insert.
 
     With ``hive.txn.xlock.mergeinsert`` an INSERT counts as an update, as in :func:`change_operations`.
     """

@@ -1,6 +1,6 @@
 """The locks of a statement.
 
-A statement requests its locks before it takes its snapshot, so that it sees the commits for which it has waited.
+A statement requests its locks before it takes its snapshot. So the statement sees the commits for which it has waited.
 """
 
 from __future__ import annotations
@@ -91,9 +91,10 @@ def acquire(
 def commit_at_once(
     context: StatementContext, components: Sequence[LockComponent], changes: Callable[[Connection], None]
 ) -> int | None:
-    """Commit changes that need no open transaction, if no other lock conflicts; see ``LockManager``.
+    """Commit changes at once if no other lock conflicts; see ``LockManager``.
 
-    Return the id of the transaction, or None if the statement must open a transaction and wait for its locks.
+    Return the id of the transaction. If another lock conflicts, change nothing and return None: the statement must open
+    a transaction and wait for its locks.
     """
     session = context.session
     return context.services.locks.commit_at_once(components, changes, user=session.user, agent_info=session.agent_info)
@@ -104,8 +105,8 @@ def check_not_outrun(
 ) -> None:
     """Ensure that no other transaction has updated the statement's targets since its transaction began.
 
-    ``resources`` are pairs (table id, partition name); the name is None for a whole table. The statement holds its
-    locks, so no other transaction can change the rows any more. Source: docs/reference/transactions.md.
+    ``resources`` are pairs (table id, partition name); the name is None for a whole table. The statement must hold its
+    locks. Source: docs/reference/transactions.md.
 
     Raises:
         OutrunError: a target was updated, and the commit would be refused.
@@ -132,9 +133,9 @@ class LockPlan:
 
 
 def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
-    """Return the locks of the statement. A table that is read with a filter on its partitions is locked by partition.
+    """Return the locks of the statement. A table with a filter on its partitions is locked by partition.
 
-    Other tables are locked as a whole. It takes one round trip for each table with such a filter.
+    Other tables are locked as a whole. The call takes one round trip for each table with a filter on its partitions.
     """
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
@@ -188,7 +189,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
 
 
 def _pruned(reading: StatementReading, reference: TableReference, candidates: frozenset[str]) -> frozenset[str] | None:
-    """Return the partitions that the reference may read, or None for the whole table."""
+    """Return the partitions that the reference can read, or None for the whole table."""
     read = reading.read(reference)
     if not read.table.is_partitioned or read.predicate is None:
         return None
@@ -197,7 +198,7 @@ def _pruned(reading: StatementReading, reference: TableReference, candidates: fr
 
 
 def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -> list[LockComponent]:
-    """Return the read locks that the statement still needs, on partitions added since it requested its locks."""
+    """Return the read locks on partitions that were added after the statement had requested its locks."""
     locked = wanted.read.get((bound.table.database, bound.table.name))
     if locked is None:
         return []
@@ -206,5 +207,5 @@ def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -
 
 
 def added_partitions(bound: BoundTable, locked: frozenset[str]) -> list[str]:
-    """Return the registered partitions of ``bound`` that are not ``locked``, as they were added after the request."""
+    """Return the registered partitions of ``bound`` that are not ``locked``."""
     return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)

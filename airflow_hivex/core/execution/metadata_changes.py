@@ -36,10 +36,11 @@ def change_metadata(
     change: Callable[[Connection, GivenList, int | None], None],
     before: Callable[[Running], None] | None = None,
 ) -> Result:
-    """Apply a change of metadata under its locks, in the commit of its own transaction.
+    """Acquire ``locks`` and apply a change of metadata, in the commit of the change's own transaction.
 
-    On a transactional table the change has a write id, by which caches notice the change. ``before`` is called first,
-    under the same locks. It may append functions to ``Running.undo``, which are called if the change fails.
+    On a transactional table the change has a write id, by which caches notice the change. ``before`` is called after
+    the locks are acquired and before the change. If ``before`` adds functions to ``Running.undo``, they are called if
+    the change fails.
     """
     services = context.services
     if before is None and not table.is_transactional:
@@ -106,9 +107,10 @@ def check_location(
 ) -> None:
     """Refuse a location that an object of a namespace cannot have on a cluster.
 
-    If ``cluster`` is None, the location is on the default cluster. ``is_closed`` says that the new namespace will be
-    closed. With ``is_external`` the location cannot be a pattern, unless a folder has exactly this name. If the file
-    system of the cluster does not answer, the location is accepted; statements that read there report the problem.
+    If ``cluster`` is None, the location is on the default cluster. ``is_closed`` says that the namespace does not exist
+    yet, and will be closed. With ``is_external`` a location that is a pattern, such as ``data/*``, is refused, unless a
+    folder has exactly this name. If the file system of the cluster does not answer, the location is accepted;
+    statements that read there report the problem.
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern; or symbolic links lead out of the cluster's
@@ -156,7 +158,7 @@ def check_links(
     A folder without symbolic links is not checked.
 
     Raises:
-        InvalidObjectError: the folder leads to such a folder.
+        InvalidObjectError: symbolic links lead to another namespace's folder.
     """
     files = context.services.files(cluster)
     real, root = real_path(files, location), real_path(files, "")
@@ -177,7 +179,7 @@ def check_shared(
     """Refuse a location that leads by symbolic links to a folder of another namespace, if either namespace is closed.
 
     Raises:
-        InvalidObjectError: the location leads to such a folder.
+        InvalidObjectError: the location leads to a folder of another namespace.
     """
     services = context.services
     files = services.files(cluster)
@@ -194,12 +196,12 @@ def check_shared(
 
 
 class ColumnsChangedError(Exception):
-    """Error: the columns of the table have changed since the statement was planned."""
+    """The columns of the table have changed since the statement was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaMerge:
-    """The addition of columns by a statement: its target table before and after that."""
+    """The addition of columns by a statement: the target table without and with these columns."""
 
     before: StoredTable
     after: Table
@@ -209,10 +211,10 @@ class SchemaMerge:
         return context.services.statement_locks.merge_schema(self.before)
 
     def merged(self, table: StoredTable) -> StoredTable:
-        """Return ``table``, which the statement has read under its lock, with the new columns.
+        """Return ``table`` with the added columns. The statement must have read ``table`` under its lock.
 
         Raises:
-            ColumnsChangedError: another statement has changed its columns, or has replaced it.
+            ColumnsChangedError: another statement has changed the columns of the table, or has replaced the table.
         """
         if (table.id, table.columns, table.partition_keys) != (
             self.before.id,
@@ -223,7 +225,7 @@ class SchemaMerge:
         return self._with_columns(table)
 
     def storing(self, context: StatementContext, running: Running) -> Callable[[Connection], None]:
-        """Return a function that stores the new columns. It must be called in the commit of the statement."""
+        """Return a function that stores the added columns. Call the function in the commit of the statement."""
         catalog = context.services.catalog
 
         def change(connection: Connection, write_ids: GivenList, txn_id: int | None) -> None:

@@ -12,7 +12,7 @@ from airflow_hivex.core.errors import HivexError, UnexpectedError
 def own_errors(what: str) -> Iterator[None]:
     """Raise each error of the block as a HivexError; ``what`` names the action that failed.
 
-    The block ends its transactions itself. KeyboardInterrupt, SystemExit and similar exceptions pass.
+    KeyboardInterrupt, SystemExit and similar exceptions are not converted. The block must end its transactions itself.
 
     Raises:
         UnexpectedError: the block has raised an exception that is not a HivexError.

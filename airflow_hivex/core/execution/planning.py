@@ -54,7 +54,7 @@ def plan_job(
 ) -> Plan:
     """Return the plan of a statement's job, with the configuration of the cluster.
 
-    Conditions that ORC or the pruning of joins would misjudge are not pushed down (``execution.pushdown``).
+    Conditions that ORC or the pruning by joins would evaluate wrongly are not pushed down (``execution.pushdown``).
 
     Args:
         context: the statement.
@@ -62,12 +62,12 @@ def plan_job(
         cluster: the cluster that runs the job.
         scans: the tables that the job reads.
         sql: the query, if the job has one.
-        parameters: the names of the parameters in the job's texts.
+        parameters: the names of the parameters in the SQL texts of the job.
         write: the target of the query, or of ``changes``.
         changes: an UPDATE, DELETE or MERGE.
         sources: the queries that several of ``inserts`` read.
         inserts: the INSERTs of a multi-table INSERT.
-        loaded: the files of LOAD DATA.
+        loaded: the files that a LOAD DATA reads.
     """
     objects = context.session.objects
     plan = Plan(
@@ -88,7 +88,7 @@ def plan_job(
 
 
 def configuration_of(context: StatementContext, cluster: Cluster) -> dict[str, str]:
-    """Return the Spark configuration of the cluster and the session. Reads without Spark use it, too."""
+    """Return the Spark configuration of the cluster and the session. It also applies to reads without Spark."""
     return {**cluster.spark_conf, **context.session.objects.configuration}
 
 
@@ -200,7 +200,7 @@ def casts_values(context: StatementContext, cluster: Cluster) -> bool:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a scan while it is built; directories are added one by one."""
+    """An unfinished part of a scan, to which directories are added one by one."""
 
     base_path: str
     layout: str | None
@@ -229,7 +229,7 @@ class _Part:
 
 
 def _deletes(directory: Directory) -> bool:
-    """Return whether a directory has delete events. A delete delta of a minor compaction may have no file."""
+    """Return whether a directory has delete events. A delete delta of a minor compaction can be without files."""
     return directory.is_delete_delta and directory.files > 0
 
 
@@ -241,7 +241,7 @@ def _is_plain(partition: BoundPartition) -> bool:
 def _folders(
     table: Table, partition: BoundPartition, *, with_originals: bool
 ) -> Iterator[tuple[str | None, str, int | None, bool]]:
-    """Yield (row layout, directory, number of files, whether the files may grow) for each folder of rows.
+    """Yield (row layout, directory, number of files, whether the files can still grow) for each folder of rows.
 
     The folders lie below the location of the partition. With ``with_originals`` original files are read as plain files,
     since their rows need no ids.

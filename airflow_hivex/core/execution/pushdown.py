@@ -1,20 +1,17 @@
 """Conditions that must not be pushed down: ORC would skip stripes with matching rows, or the job would fail.
 
-Texts: ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text
-with them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other text
-has a character from U+E000 to U+FFFF. A text without such characters has the same place in both orders, whatever texts
-the stripes have.
-Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
+Texts: ORC stores the least and the greatest text of each stripe, in the order of the bytes of UTF-8. It compares the
+text of a condition with these two texts in the order of the units of UTF-16. The two orders differ if one text has a
+character above U+FFFF, and the other text has a character from U+E000 to U+FFFF. A condition is safe if its text has no
+character above U+DFFF. Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
 
-IN with NULL among its values: ORC fails with a NullPointerException. Spark computes values that are not constants while
-it plans, and a computed value may be NULL.
+IN with NULL among its values: ORC fails with a NullPointerException. A value that is not a constant can be NULL.
 
 Joins that prune partitions while they run: if a table has files of the row layout ``hive`` and of another layout, Spark
-evaluates the join condition for all rows. This fails if Spark has generated no code for the whole stage, for example
-for more than 100 columns.
+evaluates the join condition for all rows. The evaluation fails if Spark has generated no code for the whole stage, for
+example for more than 100 columns.
 
-This module does not see the conditions that a user adds to a returned DataFrame. They go to ORC, as in any Spark
-program.
+Conditions that a user adds to a returned DataFrame are pushed down to ORC, as in any Spark program.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ _CONSTANTS = re.compile(
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
-    """Return the plan, without pushdown to ORC or partition pruning by joins where this would lose rows or fail."""
+    """Return the plan without pushdown to ORC and without pruning by joins where they would lose rows or fail."""
     conf: dict[str, str] = {}
     if None in plan.parameters.values() or any(_is_misjudged(text) for text in _texts(plan)):
         conf |= _NO_PUSHDOWN
@@ -73,10 +70,10 @@ def with_safe_pushdown(plan: Plan) -> Plan:
 
 
 def with_charsets(plan: Plan) -> Plan:
-    """Return the plan; if the encoding of a file needs it, with a configuration that allows all charsets of Java.
+    """Return the plan, with all charsets of Java allowed if the encoding of a file is not allowed by default.
 
-    By default, Spark 4 allows only a few charsets. A value that the cluster or session configures has priority. Call
-    the function after the writes are added to the plan.
+    By default, Spark 4 allows only a few charsets. The configuration of the cluster or session has priority. Call the
+    function after the writes are added to the plan.
     """
     options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
     if plan.loaded is not None:

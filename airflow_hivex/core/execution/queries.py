@@ -118,9 +118,9 @@ def explained(
 class InsertSteps:
     """The additional steps of a statement that inserts.
 
-    ``begin`` is called in the statement's transaction, before rows are read. ``check`` is called after the rows were
-    written and before they become visible; if it raises an error, the write is undone. ``also`` runs in the commit of
-    the statement's own transaction.
+    ``begin`` is called in the statement's transaction, before rows are read. ``check`` is called after the rows are
+    written and before they become visible. If ``check`` raises an error, the write is undone. ``also`` is called in the
+    commit of the statement's own transaction.
     """
 
     begin: Callable[[Running, StoredTable], None]
@@ -133,8 +133,8 @@ def run_insert(
 ) -> Result:
     """Insert rows, and return their number.
 
-    This process itself writes constants. A job on the table's primary cluster writes other rows. If the table has the
-    statement's batch already, no row is written. With ``merge`` the commit adds columns to the table.
+    This process itself writes constants. A job on the table's primary cluster writes other rows. If the batch of the
+    statement was committed before, no row is written. With ``merge`` the commit adds columns to the table.
     """
 
     def work(running: Running) -> Result:
@@ -211,7 +211,7 @@ def planned_values(query: Query) -> PlannedValues | None:
 
 
 def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:
-    """Return whether the catalog has the partition, or the statement's own transaction has added it earlier."""
+    """Return whether the catalog has the partition, or the statement's own transaction has added the partition."""
     with context.services.store.read() as connection:
         if partition_rows.partition_ids(connection, target, [name]):
             return True

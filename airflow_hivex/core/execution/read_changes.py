@@ -36,8 +36,9 @@ Version = int | datetime | str
 def changes_query(context: StatementContext, name: TableName, since: Version | None, until: Version | None) -> str:
     """Return a query of the rows that were added to, and removed from, a table between two versions.
 
-    If ``since`` is None, all rows of the later version are new. If ``until`` is None, the later version is the current
-    version. Rows that were added and deleted in between are excluded. The columns are those of the later version.
+    ``since`` is the first version and ``until`` the last version. If ``since`` is None, all rows of the last version
+    are added rows. If ``until`` is None, the last version is the current version. Rows that were both added and deleted
+    between the two versions are excluded. The columns are those of the last version.
 
     Raises:
         InvalidOperationError: the table has no versions, or is insert-only, so that its rows have no ids.
@@ -54,7 +55,7 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
 class ReadChanges:
     """The queries that replace the CHANGES clauses of a statement.
 
-    Clauses with the same table and the same commits get the same query, and so read the same changes.
+    Clauses with the same table and the same commits get the same query.
     """
 
     def __init__(self, context: StatementContext) -> None:
@@ -150,7 +151,7 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
 
 
 def _without(table: StoredTable, alias: str, version: TableVersion, where: str = "") -> str:
-    """Return an anti-join that excludes from ``alias`` the rows that are also in ``version``."""
+    """Return an anti-join that excludes the rows of ``version`` from ``alias``."""
     key = row_key([ROW_ID], [quoted(column.name) for column in table.partition_keys])
     columns = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
     there = f"SELECT {columns} FROM {_name(table)} VERSION AS OF {version.write_id}{where}"  # noqa: S608 - quoted names
@@ -210,13 +211,13 @@ class ChangeStream:
             self._since = read_versions.find(context, snapshot, table, _version(since), None).version.write_id
 
     def begin(self) -> ChangeBatch | None:
-        """Return the batch that was begun and not ended, else the next batch, or None if there are no new commits."""
+        """Return the batch that was begun and not ended, else begin the next batch. Without new commits return None."""
         return self._context.services.store.write(
             lambda connection: change_streams.begin_batch(connection, self._table.id, self._stream, self._since)
         )
 
     def end(self, batch: ChangeBatch) -> None:
-        """Record that a batch is processed."""
+        """Record that the consumer has processed a batch."""
         self._context.services.store.write(
             lambda connection: change_streams.end_batch(connection, self._table.id, self._stream, batch)
         )

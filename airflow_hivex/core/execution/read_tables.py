@@ -34,7 +34,7 @@ class Names:
         self._links: dict[LinkName, Link] = {}
 
     def look_up(self, names: Iterable[TableName]) -> None:
-        """Look up the links among names. It takes one round trip if there are new links.
+        """Look up the links among ``names``. The call takes one round trip, or none if all links are known.
 
         Raises:
             NoSuchLinkError: a link does not exist.
@@ -54,7 +54,7 @@ class Names:
         return None if name.namespace is None else self._links[self._context.session.qualify_link(name)]
 
     def are_of(self, snapshot: Snapshot) -> bool:
-        """Return whether in a snapshot no link's source was replaced by another table of the same name."""
+        """Return True, unless ``snapshot`` has another table under the name of a link's source."""
         return all(
             (table := snapshot.tables.get(link.source)) is None or table.id == link.source_id
             for link in self._links.values()
@@ -68,7 +68,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """The table of one reference of a statement, the conditions on its partitions, and the link that names it."""
+    """The table of one reference of a statement, the conditions on its partitions, and the link in the reference."""
 
     table: StoredTable
     predicate: Predicate | None
@@ -84,9 +84,10 @@ class ReadTable:
     def shown_of_own(
         self, own: Mapping[str | None, Sequence[WrittenDirectory]], contents: TableContents
     ) -> Mapping[str | None, Sequence[WrittenDirectory]]:
-        """Return the directories that the own transaction has written; for a link, only in partitions that it shows.
+        """Return ``own``, the written directories of the transaction; for a link, only in partitions that it shows.
 
-        ``contents`` has all partitions of the table. A dynamic link also shows new partitions of the transaction.
+        ``contents`` has all partitions of the table. A dynamic link also shows partitions that the transaction has
+        added.
         """
         link = self.link
         if link is None or not own:
@@ -102,7 +103,8 @@ class ReadTable:
 class StatementReading:
     """The tables that a statement reads, with their contents in its current snapshot.
 
-    The contents of a table are read once, and again only if the table has changed since (``Snapshot.agrees_with``).
+    The contents of a table are read once, and again only if a later snapshot has changes of the table
+    (``Snapshot.agrees_with``).
     """
 
     def __init__(self, context: StatementContext, snapshot: Snapshot, names: Names) -> None:
@@ -154,14 +156,14 @@ class StatementReading:
         return ReadTable(table, And((restriction, predicate)), link)
 
     def candidates(self, statement: RoutedStatement) -> frozenset[str]:
-        """Return the clusters that the router may try, because their copies could serve the statement."""
+        """Return the clusters whose copies can possibly serve the statement."""
         named = [*(reference.table for reference in statement.references), *statement.targets]
         primaries = {self.table(name).storage.primary.cluster for name in named}
         pinned = self._context.session.cluster
         return frozenset({*primaries, self._context.services.clusters.default, *([pinned] if pinned else ())})
 
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
-        """Return the partitions that may match ``predicate``, with their directories and copies on ``clusters``."""
+        """Return the partitions that can match ``predicate``, with their directories and copies on ``clusters``."""
         key = (table.id, predicate)
         if key in self._read:
             earlier, on, contents = self._read[key]
@@ -190,8 +192,7 @@ def statement_snapshot(
 def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
     """Return the snapshot that the statements of a transaction share, or None if none of them has read yet.
 
-    Another process may have taken the snapshot. So each call takes one round trip, until this process knows the
-    snapshot.
+    The call takes one round trip if this process does not know the snapshot, since another process can have taken it.
     """
     if joined.snapshot is None:
         with context.services.store.read() as connection:

@@ -27,8 +27,8 @@ from airflow_hivex.core.transactions.shared_state import read_as_of
 class FoundVersion:
     """A version of a table that can be read now.
 
-    ``floors`` is a dict from partition id to the highest write id of the directories that have replaced others. The
-    cleaner may have removed these others, so versions before this write id may be incomplete.
+    ``floors`` is a dict from partition id to a write id. The cleaner has possibly removed directories that versions
+    before this write id need.
     """
 
     version: TableVersion
@@ -62,8 +62,7 @@ def find(
 ) -> FoundVersion:
     """Return the version of a table that a statement names, if it can be read now.
 
-    With ``running`` the version is recorded, so that the cleaner keeps it. A cleaner that has begun earlier does not
-    see this record. So the version is looked up again after that.
+    With ``running`` the version is recorded, so that the cleaner keeps its files.
 
     Raises:
         InvalidOperationError: the table has no versions.

@@ -1,9 +1,10 @@
 """A write whose job continues on its server after the process has ended.
 
-A writer is a named part of a transaction of several statements. A later session of the same writer waits for the job.
+A writer is a named part of a transaction of several statements. If the session of a writer fails, the next session of
+this writer waits for the job.
 
 The record of the pending write belongs to one session. A session claims the record before it moves the files into
-place. No other session takes over a claimed record.
+place. No other session can take over a claimed record.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 _COUNTED_FORMATS = ("orc", "parquet")
-"""The formats whose files record the number of their rows. In other formats only the writing process can count them."""
+"""The formats whose files record the number of their rows. In other formats only the writer can count the rows."""
 
 
 def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:
-    """Return the write of an earlier session of ``writer`` that this session may continue, or None.
+    """Return the write of an earlier session of ``writer`` that this session can continue, or None.
 
-    A returned write is the only write of the writer, and its job may still run. It belongs to this session now. If None
-    is returned, all earlier writes of the writer are withdrawn.
+    The returned write belongs to this session now, and its job is possibly still running. If None is returned, all
+    earlier writes of the writer are withdrawn.
     """
     with services.store.read() as connection:
         earlier = pending_writes.of_transaction(connection, txn_id, writer=writer)
@@ -58,8 +59,8 @@ def take_over(services: Services, txn_id: int, writer: str, began: int) -> Pendi
 def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
     """Return the write of an earlier session that the statement continues, or None if it begins a new write.
 
-    The earlier write must equal ``facts``, except for ids. Otherwise it is withdrawn. It is also withdrawn if another
-    statement has begun it, or if the server does not know its operation.
+    The earlier write is withdrawn if it differs from ``facts`` in more than ids, if another statement has begun it, or
+    if the server does not know its operation.
     """
     joined = running.joined
     held = None if joined is None else joined.held
@@ -95,7 +96,7 @@ def fingerprint(context: StatementContext) -> str:
 def resumable(
     context: StatementContext, running: Running, pending: PendingWrite | None, table: StoredTable, plan: Plan
 ) -> PendingOperation | None:
-    """Return the operation of a job that a later session can wait for, or None if no session can resume the job."""
+    """Return the operation of a job for which another session can wait, or None if no session can resume the job."""
     is_simple = plan.write is not None and plan.write.format in _COUNTED_FORMATS
     # Separate operations compute the source of a MERGE, and their rows are gone when their session ends.
     if pending is None or not pending.writer or not is_simple or (plan.changes and plan.changes.source is not None):

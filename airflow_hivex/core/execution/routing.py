@@ -55,10 +55,10 @@ S = TypeVar("S", bound=RoutedStatement)
 class RoutedQuery(Generic[S]):
     """A bound and routed statement: the bound table of each reference, the targets of writes, and the route.
 
-    In ``statement``, the names of ``views`` are replaced by queries, and ROW__ID by columns of row ids. The database
-    name of a temporary view is empty. ``problems`` has the error of each cluster that cannot be used now. ``rows`` has
-    an item for each INSERT: the partition and the columns of its rows. ``as_of`` is the earlier moment that a query
-    reads from lagging copies.
+    In ``statement``, the names of ``views`` are replaced by queries, and ROW__ID by columns of row ids. In ``views``, a
+    temporary view has an empty database name. ``problems`` has the error of each cluster that cannot be used now.
+    ``rows`` has an item for each INSERT: the partition and the columns of its rows. If a query reads lagging copies,
+    ``as_of`` is the time of their rows, else None.
     """
 
     statement: S
@@ -78,7 +78,7 @@ class RoutedQuery(Generic[S]):
 
     @property
     def row_ids(self) -> tuple[str | None, ...]:
-        """Return for each table of ``bound`` the name of the column with its row ids, or None if they are not read."""
+        """Return for each table of ``bound`` the name of its row id column, or None if its row ids are not read."""
         return tuple(reference.row_id for reference in self.statement.references)
 
 
@@ -94,15 +94,15 @@ def route(
 ) -> RoutedQuery[S]:
     """Return the statement with its tables bound and its cluster chosen.
 
-    A query that ``may_lag`` reads copies that lag, if the session accepts such copies and no cluster has current ones.
+    With ``may_lag`` the query reads lagging copies if the session accepts them and no cluster has current copies.
     Without ``runs_job``, and for an INSERT of constants, the cluster must have the files, but need not be able to run
     jobs.
 
-    With ``running`` one request first acquires the statement's locks together with the additional ``locks``. If
-    possible, this request also opens the statement's own transaction. The snapshot is taken after that. Without
-    ``running`` nothing is locked, and the statement is bound in the current snapshot. In an open transaction of the
-    session, the current snapshot is the transaction's snapshot with its own writes. The permanent functions that the
-    statement calls are added to those of ``running``, or to ``declarations``.
+    With ``running`` one request acquires the statement's locks and the additional ``locks``. If possible, this request
+    also opens the statement's own transaction. Then the snapshot is taken. Without ``running`` nothing is locked, and
+    the statement is bound in the current snapshot. In an open transaction of the session, the current snapshot is the
+    transaction's snapshot with the transaction's writes. The permanent functions that the statement calls are added to
+    those of ``running``, or to ``declarations``.
 
     A table that was read for the locks is read again only if it has changed meanwhile. The call takes one round trip
     for the snapshot before the locks, one for the locks and the snapshot after them, and one for each table that is
@@ -111,8 +111,8 @@ def route(
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
         LockError, DeadlockError: the locks were not acquired.
-        OutrunError: while the statement waited for its locks, a table that it names was changed or replaced.
-        InvalidOperationError: a table whose ROW__ID is read has no row ids, or ROW__ID may mean several tables.
+        OutrunError: while the statement waited for its locks, a table of the statement was changed or replaced.
+        InvalidOperationError: ROW__ID is read from a table without row ids, or can mean several tables.
     """
     bound = bind(context, statement, running, declarations if running is None else running.functions)
     reading = StatementReading(context, bound.snapshot, bound.names)
@@ -164,10 +164,9 @@ def _earlier(
     *,
     may_lag: bool,
 ) -> RoutedQuery[S]:
-    """Return the query with a route to copies that lag, if it has no other route and its session accepts such copies.
+    """Return the query, with a route to lagging copies if it has no other route and the session accepts such copies.
 
-    A transaction of several statements never reads such copies: it reads one snapshot, and its writes need current
-    rows.
+    A transaction of several statements never reads lagging copies.
     """
     lacks = (lack for candidate in routed.route.candidates for lack in candidate.lacks)
     is_stale = any(lack.reason == "stale" for lack in lacks)
@@ -193,7 +192,7 @@ def _earlier(
 
 
 def take_snapshot(context: StatementContext, running: Running) -> None:
-    """Take the snapshot of a statement that has its locks and is not routed."""
+    """Take the snapshot of a statement that has its locks and needs no route."""
     statement_snapshot(context, (), running)
 
 
@@ -256,7 +255,7 @@ def _read_tables(
 
 
 def _default_cluster(context: StatementContext, statement: RoutedStatement) -> str:
-    """Return the cluster of a statement that reads no table; for a new table this is the cluster of its database."""
+    """Return the cluster of a statement that reads no table: for a new table, the cluster of its database."""
     if isinstance(statement, CreateTable) and not statement.references:
         return context.home_cluster(context.session.qualify(statement.table)[0])
     return context.services.clusters.default

@@ -1,6 +1,6 @@
 """The replacement of ROW__ID in bound statements by a column with the row ids of a table.
 
-The scan of each table whose row ids are read gets this column; ``*`` excludes it.
+If row ids of a table are read, the scan of the table gets a row id column. ``*`` does not include this column.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
 class _Tables:
     """The meaning of ROW__ID in each reference of a query.
 
-    ``before`` is a dict from name to query, for the queries whose rows are computed before this query runs.
+    ``before`` is a dict from name to query, for the queries that are computed before this query.
     """
 
     def __init__(self, table_of: TableOf, before: Mapping[TableName, Query] | None = None) -> None:
@@ -115,7 +115,7 @@ def _why_none(table: Table) -> str:
 
 
 def row_id_meaning(table: Table) -> tuple[bool, str]:
-    """Return whether the user has named a column ROW__ID, and why the table has no row ids (``""`` if it has)."""
+    """Return a pair: whether a column of the table is named ROW__ID, and why the table has no row ids."""
     return _has_own(table), _why_none(table)
 
 
@@ -123,7 +123,7 @@ def row_id_meaning(table: Table) -> tuple[bool, str]:
 
 
 def _settled(query: Query, tables: _Tables, names: Mapping[int | None, str] | None = None) -> Query:
-    """Return the query with each ROW__ID replaced by a column; ``names`` prescribes the columns of some references."""
+    """Return the query with each ROW__ID replaced by a column. ``names`` gives the column names of some references."""
     uses = query.row_ids.uses
     if not uses:
         return query
@@ -162,8 +162,8 @@ def _columns(
 ) -> dict[int, str]:
     """Return a dict from the place of a table's reference in the query to the name of the column with its row ids.
 
-    Each name is unique in the query. So it is never ambiguous, and a NATURAL JOIN does not use it. If nothing else in
-    the query is named ROW__ID, the column has this name, since Spark names results such as max(ROW__ID) after it.
+    The column is named ROW__ID if nothing else in the query has this name. Otherwise its name is unique in the query,
+    so that it is never ambiguous.
     """
     plain = len(marked) == 1 and not names and not query.row_ids.is_named_otherwise and not is_repeated
     if plain and all(kind in (_Kind.ROW_IDS, _Kind.NOTHING) for kind in kinds):
@@ -172,12 +172,12 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """Return the place of the reference whose row ids a ROW__ID means, and how many scopes further out it is.
+    """Return a pair: the place of the reference that a ROW__ID means, and the number of scopes between the two.
 
-    The place is None if ROW__ID stays, because it is, or may be, an ordinary column.
+    The place is None if ROW__ID is, or can be, an ordinary column, and must not be replaced.
 
     Raises:
-        InvalidOperationError: it may mean several tables, or no table with row ids.
+        InvalidOperationError: ROW__ID can mean several tables, or means no table with row ids.
     """
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
@@ -220,7 +220,7 @@ def _of_change(
 ) -> tuple[Query | None, ChangeQuery, ChangeQuery | None, ChangeQuery | None]:
     """Return the source and the three parts of a statement, with each ROW__ID replaced by a column.
 
-    All parts read one scan of the target and one of the source.
+    All parts share one scan of the target and one scan of the source.
     """
     source = statement.source
     before = {}

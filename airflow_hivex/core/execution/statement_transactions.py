@@ -1,4 +1,4 @@
-"""The transaction of a statement: its own one, which ends with the statement, or one that continues after it."""
+"""The transaction of a statement: it ends with the statement, or it consists of several statements."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ T = TypeVar("T")
 
 
 class OutrunError(Exception):
-    """Error: another transaction has committed an update of rows that the statement has just locked for its own update.
+    """Another transaction has committed an update of rows that the statement has just locked for its own update.
 
-    ``successor`` is a new transaction that has the statement's locks, so that the statement can run again in it.
+    ``successor`` is another transaction, which has the statement's locks. The statement can run again in this
+    transaction.
     """
 
     successor: int | None = None
 
 
 def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
-    """Return the result of ``work``, run in the session's transaction or, without one, in a transaction of its own.
+    """Call ``work`` in the session's transaction, or else in a transaction of its own; return the result of ``work``.
 
-    In a transaction of its own, ``work`` commits. If another transaction updates the same rows while ``work`` waits for
-    a lock, ``work`` is repeated in a new transaction, whose snapshot has that update. It is repeated at most
-    ``hive.txn.retrysnapshot.max.count`` times. The new transaction keeps the locks, so that other waiting statements do
-    not delay it again.
+    In its own transaction, ``work`` must commit. If another transaction updates the same rows while ``work`` waits for
+    a lock, ``work`` is repeated in another transaction, whose snapshot has the update. The number of repetitions is at
+    most ``hive.txn.retrysnapshot.max.count``.
 
     Raises:
-        WriteConflictError: another transaction has updated the same rows, at every retry or since the session's
+        WriteConflictError: another transaction has updated the same rows, during each repetition or since the session's
             transaction has begun.
     """
     joined = context.session.transaction
@@ -87,11 +87,10 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
 def own_transaction(
     context: StatementContext, *, read_only: bool = False, txn_id: int | None = None, again: bool = False
 ) -> Iterator[Running]:
-    """Yield a transaction for one statement. The block commits it; an error of the block aborts it.
+    """Yield a transaction for one statement. The block must commit the transaction. An error of the block aborts it.
 
     The transaction is opened when the statement requests locks, or uses the transaction's id. With ``txn_id`` the
-    statement uses this open transaction. With ``again`` an OutrunError gets a ``successor``, in which the statement can
-    run again.
+    statement uses this open transaction. With ``again`` an OutrunError gets a ``successor``.
 
     With ``read_only`` and ``hive.txn.readonly.enabled`` the transaction has the type READ_ONLY
     (docs/reference/transactions.md, "States and types").
@@ -178,7 +177,7 @@ class _Opening:
 
 @contextmanager
 def _joined_transaction(context: StatementContext, joined: JoinedTransaction) -> Iterator[Running]:
-    """Yield a running statement of a transaction that continues after it, even if the statement fails."""
+    """Yield a running statement of a transaction of several statements, which continues even if the statement fails."""
     transactions = context.services.transactions
     txn_id = joined.txn_id
     running = Running(txn_id, new_tag(txn_id), joined=joined)
@@ -210,7 +209,7 @@ def commit_own(context: StatementContext, running: Running) -> None:
 def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:
     """Commit a statement whose result is read later, and let the cleaner keep the files of the result for a time.
 
-    A transaction of several statements stays open, and keeps the files itself.
+    A transaction of several statements stays open. The cleaner keeps the files until this transaction ends.
     """
     if running.joined is not None:
         return
@@ -237,7 +236,7 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[St
 def _undo(running: Running) -> None:
     """Delete the files of a failed statement.
 
-    Errors are only logged, since the caller needs the statement's own error.
+    Errors are only logged.
     """
     for undo in running.undo:
         try:
@@ -257,7 +256,7 @@ def _beat(context: StatementContext, txn_id: int) -> None:
 
 
 def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
-    """Return the error of the ended transaction if ``error`` is only a consequence of that end, else None."""
+    """Return the error of the ended transaction if ``error`` is only a consequence of its end, else None."""
     ended = None if running.cancelled else running.cause_of(error)
     if ended is not None:
         return ended

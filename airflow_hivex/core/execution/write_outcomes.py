@@ -1,4 +1,4 @@
-"""The outcomes of the writes of statements: a commit registers them, or they are withdrawn, with their files."""
+"""The outcomes of the writes of statements: a commit registers a write, or the write and its files are withdrawn."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def register_writes(
 ) -> None:
     """Register the writes of a statement's own transaction in its commit.
 
-    The transaction's components, its records of changed tables and partitions, then name the partitions that really
-    were changed, even if the statement named none.
+    The transaction's records of changed tables and partitions, its components, are updated: they name the partitions
+    that were really changed.
 
     Raises:
         NoSuchTableError: a table was dropped meanwhile.
@@ -60,11 +60,11 @@ def register_writes(
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
-    """Withdraw writes of a transaction: they never become visible, and their files are deleted. Committed writes stay.
+    """Withdraw writes and delete their files. The writes of a committed transaction stay.
 
-    Return the number of writes that are completely removed. With ``own`` the caller is the failing statement itself; a
-    write that a later session continues then stays. If the files of a write cannot be deleted, its record stays for
-    :func:`delete_abandoned`.
+    Return the number of writes that are completely removed. With ``own`` the caller is the failing statement itself,
+    and a write that another session has taken over stays. If the files of a write cannot be deleted, the record of the
+    write stays for :func:`delete_abandoned`.
     """
     external = [write for write in writes if write.facts.token]
     settled = sum(external_writes.settle(services, write, own=own) for write in external)
@@ -125,7 +125,7 @@ def take_back_writer(services: Services, txn_id: int, writer: str | None = None,
 def delete_abandoned(services: Services) -> int:
     """Delete the files of writes that no commit can register any more, and return the number of these writes.
 
-    They are writes of aborted transactions and of killed statements.
+    Such writes are those of aborted transactions and of killed statements.
     """
     gone = after = 0
     while True:
@@ -140,7 +140,7 @@ def delete_abandoned(services: Services) -> int:
 def delete_directories(
     services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str, write: Write
 ) -> None:
-    """Delete the directories of an aborted write. Of a write in a streaming batch, delete only its own files."""
+    """Delete the directories of an aborted write, or, in a streaming batch, only the files of this write."""
     try:
         files = services.files_to_change(services.clusters.get(cluster))
         for directory in directories:

@@ -63,16 +63,16 @@ def begin_write(
 ) -> OpenWrite:
     """Begin a write to a locked table: allocate a write id, and in a transaction of several statements a statement id.
 
-    ``operation`` is the change of existing rows, if the statement is not an INSERT. ``number`` distinguishes the writes
+    If the statement is not an INSERT, ``operation`` is its change of existing rows. ``number`` distinguishes the writes
     of one statement.
 
     Raises:
-        BatchWrittenError: the table has the statement's batch already.
+        BatchWrittenError: the batch of the statement was written to the table before.
         InvalidOperationError: the transaction has overwritten the same table or partition before, or another statement
-            of the transaction may be overwriting it.
+            of the transaction is possibly overwriting it now.
         TransactionNotOpenError: the transaction has ended meanwhile.
-        WriteTakenBackError: a later session of the same writer has written.
-        RootMissingError, ForeignRootError: the cluster's root is not mounted, or is another root now.
+        WriteTakenBackError: another session has taken over the writer's part of the transaction.
+        RootMissingError, ForeignRootError: the cluster's root is not mounted, or belongs to another cluster.
     """
     services = context.services
     services.roots.check(cluster.name)
@@ -106,7 +106,7 @@ def begin_write(
 def _begin_managed(
     context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite | None]:
-    """Return the write with its ids and, in a transaction of several statements, its record in ``pending_writes``."""
+    """Return a pair: the write with its ids, and its record in ``pending_writes`` or None (see :class:`OpenWrite`)."""
     joined = running.joined
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have continued since this session began.
@@ -127,7 +127,7 @@ def _allocate(
 ) -> tuple[TableWrite, PendingWrite]:
     """Allocate the ids of a write in a transaction of several statements.
 
-    Return the write with these ids, and its record in ``pending_writes``.
+    Return a pair: the write with these ids, and its record in ``pending_writes``.
     """
     txn_id = joined.txn_id
     pending_writes.one_at_a_time(connection, [txn_id])
@@ -175,8 +175,8 @@ def end_writes(
 ) -> None:
     """Commit the job's writes with the statement's own transaction, or record them in the session's transaction.
 
-    ``check`` is called first; if it raises an error, the directories are deleted. ``also`` runs in the commit of the
-    statement's own transaction.
+    ``check`` is called first. If ``check`` raises an error, the directories are deleted. ``also`` runs in the commit of
+    the statement's own transaction.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
@@ -282,13 +282,13 @@ log = logging.getLogger(__name__)
 
 
 class BatchWrittenError(Exception):
-    """Error: the table has the statement's batch already, so the statement writes nothing."""
+    """The batch of a statement was written to the table before, so the statement writes nothing."""
 
 
 def run_once(context: StatementContext, work: Callable[[Running], Result], skipped: Result) -> Result:
-    """Return the result of ``work`` in a transaction, or ``skipped`` if the table has the statement's batch already.
+    """Call ``work`` in a transaction and return its result, or ``skipped`` if the batch was written before.
 
-    ``work`` begins its write by :func:`begin_write`, and calls :func:`record_batch` in its commit.
+    ``work`` must begin its write by :func:`begin_write`, and call :func:`record_batch` in its commit.
 
     Raises:
         InvalidOperationError: a statement with a batch is part of a transaction of several statements.
@@ -307,10 +307,12 @@ def run_once(context: StatementContext, work: Callable[[Running], Result], skipp
 
 
 def _check_is_new(context: StatementContext, table: StoredTable) -> None:
-    """Refuse a batch that the table has already. It takes one round trip if the statement has a batch, else none.
+    """Refuse a statement whose batch was written to the table before.
+
+    The call takes one round trip if the statement has a batch, else none.
 
     Raises:
-        BatchWrittenError: the table has the batch already.
+        BatchWrittenError: the batch was written to the table before.
     """
     key = context.batch_key
     if key is None:

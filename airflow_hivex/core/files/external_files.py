@@ -1,7 +1,7 @@
-"""Publishes, takes back or settles the files of a write to an external table.
+"""The files of a write to an external table: their publication, their withdrawal, and the end of the write.
 
-A write moves its files into the folders of the table, under names with the token of the write. It also renames the
-files that it replaces to hidden names with the token, until the commit is certain.
+A write moves its files into the folders of the table, under names that contain the token of the write. Files that the
+write replaces get hidden names with this token, until the commit is certain.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _STAGED = re.compile(r"(\d+)_0(.*)")
 class NewFiles:
     """The files that a write moves into the folder ``location``.
 
-    ``staged`` is the hidden folder with these files, or None without files. With ``overwrite`` the files replace all
-    visible files of ``location``.
+    ``staged`` is the hidden folder with these files, or None if there are no files. With ``overwrite`` the files
+    replace all visible files of ``location``.
     """
 
     location: str
@@ -35,10 +35,10 @@ class NewFiles:
 def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: str, check: Callable[[], None]) -> None:
     """Move the files of a write into their folders. Each file becomes visible when it is moved.
 
-    ``check`` is called before each folder; its error ends the publication.
+    ``check`` is called before each folder. An error of ``check`` ends the publication.
 
     Raises:
-        StorageError: a file could not be moved, or another program has removed it. The caller then calls
+        StorageError: a file could not be moved, or another program has removed it. The caller must call
             :func:`take_back`.
     """
     for each in new:

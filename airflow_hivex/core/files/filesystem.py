@@ -28,12 +28,12 @@ _MOST_TRIES = 10
 _DELETED_AT_ONCE = 8
 _LINKS_OF_LEAF = 2
 _TIMES_OF_CHANGE = ("mtime", "LastModified", "last_modified", "modificationTime", "updated")
-"""The names for the time of a file's last change in the file systems of fsspec."""
+"""The names by which the file systems of fsspec give the time of a file's last change."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """The size of a file in bytes, and the time of its last change in the form of its file system."""
+    """The size of a file in bytes, and the time of its last change, in the form that the file system uses."""
 
     size_bytes: int
     changed: str
@@ -75,7 +75,7 @@ class ClusterFiles:
 
     @contextmanager
     def _writing(self, location: str) -> Iterator[None]:
-        """Raise errors of a written file as a StorageError. Errors of the file's source are HivexErrors already."""
+        """Raise errors of a written file as a StorageError. HivexErrors pass unchanged."""
         began = time.monotonic()
         try:
             yield
@@ -120,7 +120,7 @@ class ClusterFiles:
     def free_bytes(self) -> int | None:
         """Return the free space in bytes, or None if the file system, such as an object store, does not report it.
 
-        For a missing root this is the space of the folder in which the root would be created.
+        For a missing root, the result is the free space of the folder in which the root would be created.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -146,7 +146,7 @@ class ClusterFiles:
     def link_target(self, location: str) -> str | None:
         """Return the target of a location's symbolic links if it is outside of the root, otherwise None.
 
-        Only local file systems have such links.
+        Only local file systems have symbolic links.
         """
         if not isinstance(self._fs, LocalFileSystem):
             return None
@@ -195,9 +195,10 @@ class ClusterFiles:
         return list(self.list_files(location))
 
     def list_entries(self, location: str, depth: int = 0) -> list[str]:
-        """Return the sorted paths of all entries, including hidden ones, ``depth`` levels below a directory.
+        """Return the sorted paths of all entries, including hidden entries, ``depth`` levels below a directory.
 
-        Paths are relative to the directory. A missing directory has no entries. One listing for depth 0.
+        Paths are relative to the directory. A missing directory has no entries. For depth 0 the call lists one
+        directory.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -209,7 +210,7 @@ class ClusterFiles:
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def list_folders(self, location: str) -> list[str]:
-        """Return the names of the folders in a directory, without hidden ones. A missing directory has no folders.
+        """Return the names of the folders in a directory, except hidden folders. A missing directory has no folders.
 
         Raises:
             FolderExpectedError: the location is a file.
@@ -218,7 +219,7 @@ class ClusterFiles:
         return sorted(name for name in self._names(location, FOLDER) if not name.startswith((".", "_")))
 
     def list_data_files(self, location: str) -> list[str]:
-        """Return the names of the files in a directory, without hidden ones. A missing directory has no files.
+        """Return the names of the files in a directory, except hidden files. A missing directory has no files.
 
         Raises:
             FolderExpectedError: the location is a file.
@@ -277,7 +278,7 @@ class ClusterFiles:
             return content.decode(errors="replace")
 
     def write_text(self, location: str, text: str) -> None:
-        """Write a small file, or replace it. A reader finds the old or the new file, never a part.
+        """Write a small file, or replace it. A reader finds the old or the new file, never a part of a file.
 
         Raises:
             StorageError: the file could not be written.
@@ -351,10 +352,10 @@ class ClusterFiles:
             return False
 
     def link(self, location: str, target: str) -> bool:
-        """Link a file under a second name, which must be free; return False if the file system has no hard links.
+        """Give a file the second name ``target``, by a hard link; return False if the file system has no hard links.
 
         Raises:
-            StorageError: another file has the name, or the file cannot be linked.
+            StorageError: another file has the name ``target``, or the file cannot be linked.
         """
         source, place = self.local_path(location), self.local_path(target)
         if source is None or place is None:
@@ -372,9 +373,9 @@ class ClusterFiles:
     def write_chunks(self, location: str, chunks: Iterable[bytes], *, new: bool = False) -> None:
         """Write or replace a file from pieces, and create the folders above it.
 
-        On a local disk a reader finds the old file or the new one, and an error leaves no part of a file. A killed
-        writer may leave a hidden file with the ending ``.copying``. On other file systems a reader may find a part of
-        the file. With ``new`` the file must not exist, and a killed writer may leave a part of the file.
+        On a local disk a reader finds the old file or the new file, and an error leaves no part of a file. A killed
+        writer can leave a hidden file with the ending ``.copying``. On other file systems a reader can find a part of
+        the file. With ``new`` the file must not exist, and a killed writer can leave a part of the file.
 
         Raises:
             StorageError: the file could not be written, or it exists already and ``new`` is set.
@@ -484,7 +485,7 @@ class ClusterFiles:
             self._fs.rm_file(path)
 
     def delete_empty_directories(self, location: str, depth: int) -> None:
-        """Delete a directory if it is empty, and then its parents in the same way, ``depth`` directories in all.
+        """Delete a directory if it is empty, then its parent if it is empty, and so on: at most ``depth`` directories.
 
         The deletion ends without an error at the first directory that is not empty, or cannot be deleted.
         """
@@ -507,7 +508,7 @@ class ClusterFiles:
 
 
 def _delete_folders_in(path: str) -> None:
-    """Delete the folders in a local directory several at a time, if they are many. Otherwise do nothing."""
+    """Delete the folders in a local directory, several at a time. If the directory has few folders, do nothing."""
     status = Path(path).lstat()
     # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count no
     # links.
@@ -533,7 +534,7 @@ FILE, FOLDER = "file", "directory"
 def type_of(fs: Any, path: str) -> str | None:
     """Return ``file`` or ``directory``, or None if neither exists.
 
-    If the store does not respond, an error is raised; ``exists`` of fsspec would return False.
+    If the store does not respond, an error is raised. ``exists`` of fsspec would return False.
     """
     try:
         return str(fs.info(path)["type"])
@@ -544,7 +545,7 @@ def type_of(fs: Any, path: str) -> str | None:
 def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
     """Yield (name, type, size) for each entry, down to ``depth`` levels below a directory. For a file yield the file.
 
-    If a directory cannot be read, an error is raised; ``walk`` of fsspec would regard it as empty.
+    If a directory cannot be read, an error is raised. ``walk`` of fsspec would regard the directory as empty.
     """
     if depth is None and isinstance(fs, ArrowFSWrapper):
         yield from _selected(fs, path)

@@ -25,10 +25,10 @@ _WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 def copy_file(
     source: str, place: str, size_bytes: int, written: Callable[[int], object], checked: Callable[[], object]
 ) -> tuple[int, str, str]:
-    """Copy a file to the new file ``place``; return its size, its SHA-256 checksum, and the checksum of the copy.
+    """Copy a file to ``place``. Return a triple: size, SHA-256 checksum of the source, and checksum of the copy.
 
-    ``written`` is called with the size of each piece. ``checked`` is called from time to time, and may raise an error
-    to end the copying. An error leaves no part of the file.
+    ``written`` is called with the size of each piece. ``checked`` is called from time to time, and can end the copying
+    by an error. An error leaves no part of the file.
 
     Raises:
         StorageError: the source cannot be read, or the copy cannot be written, for example because ``place`` exists.
@@ -62,7 +62,7 @@ def copy_file(
 
 
 def hash_file(path: str, checked: Callable[[], object]) -> str:
-    """Return the SHA-256 checksum of a file. ``checked`` is called from time to time, and may raise an error.
+    """Return the SHA-256 checksum of a file. ``checked`` is called from time to time, and can raise an error.
 
     Raises:
         StorageError: the file cannot be read.
@@ -87,13 +87,13 @@ def hash_file(path: str, checked: Callable[[], object]) -> str:
 def copy_small_files(
     files: Iterable[tuple[str, str, int]], checked: Callable[[], object]
 ) -> list[tuple[int, str, str]]:
-    """Copy files of at most :data:`SMALL` bytes, one after the other. Return the results of :func:`copy_file`.
+    """Copy files of at most :data:`SMALL` bytes, one after the other. Return for each the result of :func:`copy_file`.
 
-    Each file is given as a source, a new file, and a size in bytes. ``checked`` is called before each file, and may
-    raise an error. After an error the earlier copies stay, and the failed copy leaves no part of a file.
+    ``files`` are triples of a source, a target that does not exist yet, and a size in bytes. ``checked`` is called
+    before each file, and can raise an error. An error leaves the complete copies, and no part of the failed copy.
 
     Raises:
-        StorageError: a source cannot be read, or a copy cannot be written, for example because it exists already.
+        StorageError: a source cannot be read, or a copy cannot be written, for example because its target exists.
     """
     # For thousands of files these calls take most of the time, so there is no function in between.
     opened, read, write, pread, close, sha256 = os.open, os.read, os.write, os.pread, os.close, hashlib.sha256
@@ -162,9 +162,9 @@ def _made(place: str) -> Iterator[int]:
 
 
 class _of:  # noqa: N801 - reads as a word of its `with`
-    """A context manager that turns errors of the operating system about a path into StorageErrors.
+    """A context manager that converts errors of the operating system to StorageErrors with the path.
 
-    It is a class and not a generator function, because each file needs several such contexts.
+    A class is faster than a generator function, and each file needs several of these contexts.
     """
 
     __slots__ = ("_path",)

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from airflow_hivex.core.errors import StorageError
 
 SCHEMES = ("s3", "s3a", "s3n")
-"""The schemes of S3. Spark calls the same store s3a; s3n and s3 are older names."""
+"""The schemes of S3. Spark uses s3a; s3n and s3 are older names."""
 
 _NAMES = {"key": "access_key", "secret": "secret_key", "token": "session_token", "anon": "anonymous"}
-"""A dict from names of options in s3fs (which users of fsspec know) to their names in pyarrow."""
+"""A dict from names of options in s3fs to their names in pyarrow."""
 _TAKEN = (
     "access_key",
     "secret_key",
@@ -33,11 +33,11 @@ _TAKEN = (
 )
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-"""Environment variables with the region; the first one that is set is passed to pyarrow, which may not read them."""
+"""Environment variables with the region. The first variable that is set is passed to pyarrow."""
 _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
-"""Default time-outs in seconds, so that an unreachable cluster is reported soon."""
+"""Default time-outs in seconds."""
 _OF_OTHERS = "us-east-1"
-"""The region that is passed for stores other than Amazon's, so that pyarrow does not look up their region."""
+"""The region of stores other than Amazon's, so that pyarrow does not look up a region."""
 _ATTEMPTS = 3
 # Source: Arrow's ErrorToStatus (s3_internal.h) and the codes of libcurl.
 _AWS_ERROR = re.compile(r"AWS Error (\w+) during \w+ operation[^:]*: (.*)", re.DOTALL)
@@ -53,8 +53,8 @@ def is_object_store(filesystem: str) -> bool:
 def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
     """Return pyarrow's file system for a root in S3. Equal arguments return the same object. No request is sent.
 
-    ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for stores other than Amazon's. Missing keys,
-    region and endpoint are taken from the environment, as by all clients of Amazon.
+    ``options`` have the names of pyarrow or of s3fs. The option ``endpoint_url`` is the address of a store other than
+    Amazon's. Missing keys, region and endpoint are taken from the environment.
 
     Raises:
         StorageError: an option is unknown.
@@ -68,7 +68,7 @@ def _of_environment(names: Sequence[str]) -> str | None:
 
 
 def endpoint_of(options: Mapping[str, Any]) -> str:
-    """Return the address of the object store of a cluster with these options, for people."""
+    """Return the address of an object store with these options, as a text for people."""
     return str(options.get("endpoint_url") or _of_environment(_ENDPOINTS) or "Amazon S3")
 
 
