@@ -62,6 +62,7 @@ class _Driver:
         self._ending = threading.Lock()
         self._spark: Any = None
         self._sessions: dict[str, Any] = {}
+        self._hosts: list[str] = []
         self._running: dict[str, tuple[float, DriverProgress]] = {}
 
     def serve(self, expected: str, log_level: str) -> None:
@@ -89,16 +90,16 @@ class _Driver:
 
     def _watch(self) -> None:
         """Report executors and the progress of jobs to the client, and end with the Java process."""
-        before = -1
+        before: tuple[int, list[str]] | None = None
         while True:
             # No event reports the end of a parent, nor the progress of jobs.
             time.sleep(_LOOK_INTERVAL_S)
             if os.getppid() != self._java:
                 self._end()
-            count = self._executors()
-            if count != before:
-                self._send("executors", count=count)
-                before = count
+            found = self._executors()
+            if found != before:
+                self._send("executors", count=found[0], hosts=found[1])
+                before = found
             for tag, (began, progress) in list(self._running.items()):
                 if time.monotonic() - began > _QUIET_S:
                     self._report(tag, progress)
@@ -110,11 +111,19 @@ class _Driver:
             if found is not None:
                 self._send("progress", tag=tag, counts=asdict(found))
 
-    def _executors(self) -> int:
-        """Return the current number of the driver's executors, or 0 after the end of its application."""
+    def _executors(self) -> tuple[int, list[str]]:
+        """Return the current number of the driver's executors, 0 after the end of its application, and their hosts."""
         with suppress(Exception):
-            return int(self._spark.sparkContext._jsc.sc().getExecutorIds().size())
-        return 0
+            context = self._spark.sparkContext._jsc.sc()
+            count = int(context.getExecutorIds().size())
+            if count != len(self._hosts):
+                # Spark lists an executor, and then its address, a moment after it has counted the executor.
+                listed = context.statusStore().executorList(True)
+                executors = [listed.apply(number) for number in range(listed.size())]
+                addresses = [str(each.hostPort() or "") for each in executors if each.id() != "driver"]
+                self._hosts = [address.rpartition(":")[0] for address in addresses if address]
+            return count, sorted(set(self._hosts))
+        return 0, []
 
     def _receive(self) -> None:
         for message in self._channel.messages():

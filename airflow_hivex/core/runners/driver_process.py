@@ -84,6 +84,7 @@ class DriverProcess:
         self._end: _End | None = None
         self._ended = threading.Event()
         self._executors = 0
+        self._hosts: list[str] = []
         self._had_executors = False
         self._looked = self._reached = self._without_since = time.monotonic()
         self._channel: Channel | None = None
@@ -241,6 +242,7 @@ class DriverProcess:
                 self._started.set_result(message)
             case "executors":
                 self._executors = message["count"]
+                self._hosts = message["hosts"] or self._hosts
                 self._had_executors = self._had_executors or self._executors > 0
                 self._without_since = time.monotonic()
             case "progress":
@@ -265,7 +267,9 @@ class DriverProcess:
             self._finish(
                 _End(
                     ClusterUnreachableError,
-                    f"all executors were lost, and the cluster gave no others in {self._executors_limit_s:g} seconds",
+                    f"all executors were lost, and the cluster gave no others in {self._executors_limit_s:g} seconds. "
+                    f"The last ones ran on {', '.join(self._hosts)}: check that they and this machine reach each "
+                    "other, then run the statement again",
                 )
             )
         self._check_reach()
@@ -284,7 +288,11 @@ class DriverProcess:
             self._reached = time.monotonic()
         elif time.monotonic() - self._reached > _AWAY_LIMIT_S:
             self._finish(
-                _End(ClusterUnreachableError, f"{self._master} has not answered for {_AWAY_LIMIT_S:g} seconds")
+                _End(
+                    ClusterUnreachableError,
+                    f"{self._master} has not answered for {_AWAY_LIMIT_S:g} seconds; check that it runs and that this "
+                    "machine reaches it, then run the statement again",
+                )
             )
 
     def _finish_later(self, end: _End) -> None:
