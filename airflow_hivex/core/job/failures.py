@@ -36,6 +36,9 @@ _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading f
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
 _LOST = re.compile(r"\bExecutorLostFailure\b")
+_HOST_OF_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (?!driver\b)\S+?\)")
+_OF_STORAGE = ("[FAILED_READ_FILE", "[TASK_WRITE_FAILED]")
+"""The beginnings of the conditions of Spark that are not about the statement, but about files."""
 _NO_SESSION = re.compile(r"INVALID_HANDLE\.(?:SESSION|OPERATION)_|NO_ACTIVE_SESSION|INVALID_CURSOR\.")
 _SHUT_DOWN = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
@@ -90,6 +93,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
             return AnalysisError(f"{message} {_INSTEAD_OF_VALUES}" if is_in_values else message)
         # A missing directory is not an error of the statement.
         message += _whose_directory(message, plan)
+    message += _host_of_task(text, message)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
     if missing := _NO_CONNECTOR.search(message):
@@ -114,6 +118,14 @@ def _lost_connection(error: Exception) -> str | None:
     if state in _NO_ANSWER and not condition:
         return "the connection to its Spark Connect server was lost and did not come back; run it again when it answers"
     return None
+
+
+def _host_of_task(text: str, message: str) -> str:
+    """Return the end of a message with the host of the failed task, unless the statement itself is at fault."""
+    host = _HOST_OF_TASK.search(text)
+    if host is None or (message.startswith("[") and not message.startswith(_OF_STORAGE)):
+        return ""
+    return f" (on host {host[1]})"
 
 
 def _whose_directory(message: str, plan: Plan) -> str:

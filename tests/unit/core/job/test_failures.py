@@ -59,6 +59,22 @@ def test_no_room_is_an_error_of_the_storage_and_may_pass() -> None:
         assert error.facts == ("file:///c1/a", f"RuntimeError: {reason}. Nothing was written to d.a")
 
 
+def test_failed_task_names_its_host_unless_the_statement_is_at_fault() -> None:
+    text = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 (TID 9) "
+        "(10.0.0.7 executor {}): {}\n\tat o.Y.y(Y.scala:2)\n\nDriver stacktrace:\nCaused by: {}\n\tat o.Y.y(Y.scala:2)"
+    )
+
+    def message(executor: str, cause: str) -> str:
+        return str(as_error(RuntimeError(text.format(executor, cause, cause)), PLAN))
+
+    assert message("3", "java.io.IOException: Input/output error").endswith("Input/output error (on host 10.0.0.7)")
+    assert "10.0.0.7" in message("3", "o.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading f")
+    assert "10.0.0.7" not in message("3", "o.SparkArithmeticException: [CAST_OVERFLOW] The value overflows.")
+    assert "10.0.0.7" not in message("driver", "java.io.IOException: Input/output error")
+
+
 def test_lost_executors_are_recognised_and_may_come_back() -> None:
     text = (
         "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
