@@ -15,7 +15,9 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.hooks.tasks import failing_for_good, lasting_failure
 
 
-@pytest.mark.parametrize("error", [WriteConflictError(7, "rows of t"), CommitOutcomeUnknownError(7)], ids=repr)
+@pytest.mark.parametrize(
+    "error", [WriteConflictError(7, "rows of t"), CommitOutcomeUnknownError(7, "postgresql://h/d")], ids=repr
+)
 def test_error_that_may_pass_stays_for_retries_of_airflow(error: HivexError) -> None:
     with pytest.raises(type(error)) as raised, failing_for_good():
         raise error

@@ -63,10 +63,12 @@ class CommitOutcomeUnknownError(TransactionError):
 
     outcome = Outcome.UNKNOWN
     sentence = (
-        "The metastore database was lost while transaction {txn_id} committed. Look it up by its id before running the "
-        "statement again; do not delete its files."
+        "Metastore database {database} was lost while transaction {txn_id} committed, and has not said whether it did. "
+        "Check that the database runs and that this machine reaches it, and look the transaction up by its id before "
+        "running the statement again; do not delete its files."
     )
     txn_id: int
+    database: str
 
 
 class WriteConflictError(TransactionAbortedError):

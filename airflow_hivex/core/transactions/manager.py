@@ -293,7 +293,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             try:
                 found = self.get(txn_id)
             except HivexError as lookup_error:
-                raise CommitOutcomeUnknownError(txn_id) from lookup_error
+                raise CommitOutcomeUnknownError(txn_id, self._store.name) from lookup_error
             if found.state is TxnState.OPEN:
                 # The server has not applied the commit.
                 return self.commit(

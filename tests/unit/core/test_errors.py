@@ -79,7 +79,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "TransactionCommittedError": (7,),
     "TransactionNotOpenError": ([7, 8], "they may not write"),
     "TooManyOpenTransactionsError": (100_000, 100_000),
-    "CommitOutcomeUnknownError": (7,),
+    "CommitOutcomeUnknownError": (7, "postgresql://h/d"),
     "WriteConflictError": (5, "Aborting [txnid:5,5] due to a write conflict on default/t"),
     "DeadlockError": (5, "it waited for transaction 4"),
     "InvalidTransactionRequestError": ("0 transactions cannot be opened",),
