@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from airflow_hivex.core.arrow.conditions import Condition, Range
 from airflow_hivex.core.errors import JobError, StorageError
-from airflow_hivex.core.files.object_stores import describe_failure
 from airflow_hivex.core.job.layout import HIVE_NAMES, HIVE_ROW
 from airflow_hivex.core.job.orc_tail import Keys, Tail, known_keys, read_tail
 from airflow_hivex.core.job.orc_tail.tail import JULIAN_GREGORIAN
@@ -69,7 +68,7 @@ def readable(file: Place) -> Iterator[None]:
     except JobError as error:
         raise StorageError(file.path, str(error.facts[1])) from error
     except (OSError, pa.ArrowException) as error:
-        reason = describe_failure(error, "", time.monotonic() - began)
+        reason = file.describe(error, began)
         if "nanosecond resolution" in reason:
             reason = (
                 "it has a time before 1677 or after 2262, which pyarrow's reader of ORC does not represent; "

@@ -25,7 +25,6 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     StorageError,
 )
-from airflow_hivex.core.files.object_stores import describe_failure
 from airflow_hivex.core.job.layout import FLAT, HIVE, ORIGINAL
 from airflow_hivex.core.job.original_files import OriginalFile, files_of
 from airflow_hivex.core.job.storage import Place, place
@@ -300,7 +299,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
             return [(where, info.size)]
         found = where.files()
     except OSError as error:
-        raise StorageError(path, describe_failure(error, "", time.monotonic() - began)) from error
+        raise StorageError(path, where.describe(error, began)) from error
     # As in Spark, deeper files, and files of such names, have no rows.
     return [(where / name, size) for name, size in found if "/" not in name and not name.startswith(("_", "."))]
 

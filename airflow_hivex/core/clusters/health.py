@@ -23,6 +23,7 @@ from airflow_hivex.core.errors import (
     StorageError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.files.object_stores import endpoint_of, is_object_store
 from airflow_hivex.core.model.clusters import USABLE, Cluster, Health
 from airflow_hivex.core.runners.registry import runner_for
 
@@ -121,7 +122,13 @@ def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
     threading.Thread(target=run, name=f"hivex-health-{cluster.name}", daemon=True).start()
     # A time-out of the file system itself is an error of another kind.
     if not wait([answer], _PATIENCE_S).done:
-        raise StorageError(cluster.shown_filesystem, f"it has not answered for {_PATIENCE_S:g} seconds")
+        endpoint = endpoint_of(cluster.storage_options) if is_object_store(cluster.filesystem) else ""
+        store = f"the object store at {endpoint}" if endpoint else "it"
+        raise StorageError(
+            cluster.shown_filesystem,
+            f"{store} has not answered for {_PATIENCE_S:g} seconds. Check that it is there and that this machine "
+            "reaches it, then repeat the call",
+        )
     return answer.result()
 
 

@@ -20,7 +20,8 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import FolderExpectedError, InvalidOperationError, StorageError
-from airflow_hivex.core.files.object_stores import describe_failure, endpoint_of, is_object_store, open_object_store
+from airflow_hivex.core.errors.clusters import describe_failure
+from airflow_hivex.core.files.object_stores import endpoint_of, is_object_store, open_object_store
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import UNFINISHED
 

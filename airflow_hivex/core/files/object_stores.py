@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -39,10 +38,6 @@ _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
 _OF_OTHERS = "us-east-1"
 """The region of stores other than Amazon's, so that pyarrow does not look up a region."""
 _ATTEMPTS = 3
-# Source: Arrow's ErrorToStatus (s3_internal.h) and the codes of libcurl.
-_AWS_ERROR = re.compile(r"AWS Error (\w+) during \w+ operation[^:]*: (.*)", re.DOTALL)
-_CURL = {6: "has a name that this machine does not know", 7: "takes no connection", 28: "does not answer in time"}
-_OVERLOADED = ("SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "THROTTLING")
 
 
 def is_object_store(filesystem: str) -> bool:
@@ -70,28 +65,6 @@ def _of_environment(names: Sequence[str]) -> str | None:
 def endpoint_of(options: Mapping[str, Any]) -> str:
     """Return the address of an object store with these options, as a text for people."""
     return str(options.get("endpoint_url") or _of_environment(_ENDPOINTS) or "Amazon S3")
-
-
-def describe_failure(error: Exception, endpoint: str, tried_s: float) -> str:
-    """Return the reason why a file system fails, as a text for people.
-
-    ``endpoint`` is the address of an object store, empty if it is unknown.
-    """
-    message = str(error) or type(error).__name__
-    found = _AWS_ERROR.search(message)
-    if found is None:
-        return message
-    kind, detail = found[1], found[2].strip().rstrip(".")
-    store = f"the object store at {endpoint}" if endpoint else "its object store"
-    if kind == "NETWORK_CONNECTION":
-        cause = next((text for code, text in _CURL.items() if f"curlCode: {code}," in detail), "cannot be reached")
-        return (
-            f"{store} {cause}; it was tried for {tried_s:.1f} s ({detail}). Check that it runs, "
-            "that this machine reaches it, and endpoint_url in the cluster's storage_options, then repeat the call"
-        )
-    if kind in _OVERLOADED:
-        return f"{store} is overloaded or fails ({kind}); it was tried for {tried_s:.1f} s. Repeat the call later"
-    return message
 
 
 @lru_cache(maxsize=64)

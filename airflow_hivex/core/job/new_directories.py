@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -118,6 +119,7 @@ def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, Parti
     def write_one(partition: tuple[str | None, PartitionValues]) -> None:
         (made.directory(*partition) / _METADATA_FILE).write(_TRUNCATED)
 
+    began = time.monotonic()
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hivex-empty-bases")
     try:
         try:
@@ -129,7 +131,7 @@ def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, Parti
     except BaseException as error:
         made.discard()
         if isinstance(error, OSError):
-            reason = str(error).rstrip(".")
+            reason = place(write.path).describe(error, began).rstrip(".")
             raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
         raise
     return JobResult(directories=made.written)

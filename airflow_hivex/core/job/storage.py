@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,21 @@ _OWN_DISKS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path in a pyarrow file system."""
+    """A path in a pyarrow file system. ``endpoint`` is the address of its object store, empty if it is unknown."""
 
     filesystem: Any
     path: str
+    endpoint: str = ""
 
     def __truediv__(self, name: str) -> Place:
-        return Place(self.filesystem, f"{self.path.rstrip('/')}/{name}")
+        return replace(self, path=f"{self.path.rstrip('/')}/{name}")
+
+    def describe(self, error: Exception, began: float) -> str:
+        """Return the reason why a call here has failed that began at this time of the monotonic clock."""
+        # A server of Spark Connect gets this module without the others.
+        from airflow_hivex.core.errors.clusters import describe_failure
+
+        return describe_failure(error, self.endpoint, time.monotonic() - began)
 
     @property
     def is_own_disk(self) -> bool:
@@ -124,35 +133,37 @@ class _Roots:
     """
 
     def __init__(self) -> None:
-        self._opens: dict[str, Callable[[], Any]] = {}
+        self._opens: dict[str, tuple[Callable[[], Any], str]] = {}
 
     def __reduce__(self) -> tuple[type[_Roots], tuple[()]]:
         return _Roots, ()
 
-    def add(self, root: str, opens: Callable[[], Any]) -> None:
-        self._opens[root.rstrip("/")] = cache(opens)
+    def add(self, root: str, opens: Callable[[], Any], endpoint: str) -> None:
+        self._opens[root.rstrip("/")] = cache(opens), endpoint
 
-    def filesystem(self, location: str) -> Any:
-        """Return the file system for a URI that is or lies below one of the roots, or None for any other URI."""
-        for root, opens in self._opens.items():
+    def place(self, location: str) -> Place | None:
+        """Return the place of a URI that is or lies below one of the roots, or None for any other URI."""
+        for root, (opens, endpoint) in self._opens.items():
             if location == root or location.startswith(f"{root}/"):
-                return opens()
+                return Place(opens(), location.partition("://")[2], endpoint)
         return None
 
     def opened_in(self, text: str) -> dict[str, Any]:
         """Return a dict from root to opened file system, for the roots whose URIs occur in a text."""
-        return {root: opens() for root, opens in self._opens.items() if root in text}
+        return {root: opens() for root, (opens, _) in self._opens.items() if root in text}
 
 
 _roots = _Roots()
 
 
-def use_for(root: str, opens: Callable[[], Any]) -> None:
+def use_for(root: str, opens: Callable[[], Any], endpoint: str = "") -> None:
     """Open the file system of all URIs below ``root`` with the function ``opens``, for example with a cluster's keys.
+
+    Errors name ``endpoint``, the address of an object store.
 
     Other processes, such as executors, read the keys from the environment.
     """
-    _roots.add(root, opens)
+    _roots.add(root, opens, endpoint)
 
 
 def opened_in(text: str) -> dict[str, Any]:
@@ -165,9 +176,9 @@ def opened_in(text: str) -> dict[str, Any]:
 
 def place(location: str) -> Place:
     """Return a URI or local path as a :class:`Place`: its file system, and its path there."""
-    known = _roots.filesystem(location)
+    known = _roots.place(location)
     if known is not None:
-        return Place(known, location.partition("://")[2])
+        return known
     found = _URI.fullmatch(location)
     if found is None:
         return Place(pafs.LocalFileSystem(), str(Path(location).absolute()))

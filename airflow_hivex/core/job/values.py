@@ -5,6 +5,7 @@ Source: docs/reference/spark.md, "Inserts".
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from airflow_hivex.core.job import bucketing, layout
 from airflow_hivex.core.job.conversions import check_types, stored_column
 from airflow_hivex.core.job.new_directories import NewDirectories, PartitionValues
 from airflow_hivex.core.job.orc_tail import nest
-from airflow_hivex.core.job.storage import Place
+from airflow_hivex.core.job.storage import Place, place
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
@@ -77,6 +78,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     if files is None:
         return None
     made = NewDirectories(write)
+    began = time.monotonic()
     try:
         for file in files:
             target = made.directory(file.partition, file.values) / layout.file_name(write, file.bucket)
@@ -84,7 +86,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     except BaseException as error:
         made.discard()
         if isinstance(error, (OSError, pa.ArrowException, JobError)):
-            reason = error.facts[1] if isinstance(error, JobError) else error
+            reason = error.facts[1] if isinstance(error, JobError) else place(write.path).describe(error, began)
             raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
         raise
     return JobResult(directories=made.written)

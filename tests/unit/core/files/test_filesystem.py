@@ -12,9 +12,9 @@ from threading import Event
 import pytest
 
 from airflow_hivex.core.errors import CopyAlteredError, FolderExpectedError, InvalidOperationError, StorageError
+from airflow_hivex.core.errors.clusters import describe_failure
 from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.files.object_stores import describe_failure
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from tests.object_store import ObjectStore
 

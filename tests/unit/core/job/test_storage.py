@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from functools import partial
 
 from pyspark import cloudpickle
@@ -29,3 +30,10 @@ def test_roots_end_at_a_slash() -> None:
     assert storage.place("file:///roots-of-tests/a").filesystem == "another"
     assert storage.place("file:///roots-of-tests/a/b").filesystem == "another"
     assert storage.place("file:///roots-of-tests/ab").filesystem != "another"
+
+
+def test_failure_names_object_store_of_its_place() -> None:
+    storage.use_for("s3://some-bucket/root", lambda: None, "http://store:9000")
+    error = OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Timeout was reached")
+    found = (storage.place("s3://some-bucket/root/t") / "delta").describe(error, time.monotonic())
+    assert "the object store at http://store:9000 does not answer in time" in found
