@@ -31,7 +31,7 @@ _CREATES = (kinds.CreateTable, kinds.CreateView, kinds.CreateDatabase, kinds.Cre
 
 
 class Outlook(StrEnum):
-    """The expected result of a statement: it runs, it is refused, or this is unknown.
+    """The expected result of a statement: it runs, it is refused, or the result is unknown.
 
     ``UNKNOWN`` stands for a statement without values for its markers, or with an object that an earlier statement
     creates.
@@ -60,7 +60,7 @@ class ExpectedRoute:
 
 
 class Preflight:
-    """A check that finds the clusters for statements. It runs no job; it reads metadata and the health of clusters."""
+    """A check that finds the cluster of each statement from metadata and the health of clusters, without a job."""
 
     def __init__(self, open_session: OpenSession, default_namespace: str) -> None:
         self._open_session = open_session
@@ -68,10 +68,10 @@ class Preflight:
         self._made: dict[str, str] = {}
 
     def check(self, statements: Iterable[NamedStatement]) -> list[ExpectedRoute]:
-        """Return the expected routes of the statements in some texts, in order. Statements without a job are left out.
+        """Return the expected routes of all statements in some texts, in order. Statements without a job are left out.
 
-        Each text is checked in a session of its own. Pass the texts in the order in which they run, because a later
-        text may read a table that an earlier text creates.
+        Each text is checked in a session of its own. Pass the texts in the order in which they run, because one text
+        can create a table that the next text reads.
         """
         return [found for statement in statements for found in self._of_text(statement)]
 

@@ -1,4 +1,4 @@
-"""A read of a table in this process: its rows for pyarrow, pandas, polars and DuckDB."""
+"""A read of a table in this process, with the rows for pyarrow, pandas, polars and DuckDB."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """A read of a table or link by pyarrow in this process, without Spark; :meth:`Session.scan` returns it.
+    """A read of a table or link by pyarrow in this process, without Spark. :meth:`Session.scan` returns a scan.
 
     Each method reads the table when the method is called, with a snapshot and locks, as a SELECT does. The columns have
     the types of Spark's ``toArrow``. Each method raises:
 
     - NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
     - NoSuchVersionError, VersionExpiredError: the table has never had the version, or the version is purged.
-    - InvalidOperationError: the table is a view, or only Spark reads its format or a type of its columns.
+    - InvalidOperationError: the table is a view, or only Spark can read the table's format or the type of a column.
     - UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not a valid filter.
-    - RoutingError: the table is not on the session's cluster.
+    - RoutingError: the table is not on the cluster that the session has pinned.
     - StorageError: a file cannot be read from this process.
     """
 
@@ -55,7 +55,7 @@ class Scan:
     def to_batches(self) -> pa.RecordBatchReader:
         """Return the rows as a stream. Only a few stripes are in memory at a time.
 
-        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until the transaction
+        The cleaner keeps the files for ``hivex.dataframe.retention.time`` or, in a transaction, until the transaction
         ends.
         """
         from airflow_hivex.core.commands.arrow_reads import read_batches
@@ -83,7 +83,7 @@ class Scan:
         return pl.from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any, view: str | None = None) -> Any:
-        """Create a view of the rows in a DuckDB connection, and return it as a relation.
+        """Create a view of the rows in a DuckDB connection, and return the view as a relation.
 
         The name of the view is ``view``, by default the table's name.
 

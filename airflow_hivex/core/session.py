@@ -58,8 +58,8 @@ __all__ = ["Result", "Session"]
 class Session:
     """A connection of a user to the warehouse, with a current database and optionally a pinned cluster.
 
-    Its statements run one after the other. A session belongs to one thread; other threads may use only :meth:`cancel`
-    and :attr:`can_be_resumed`.
+    The statements of a session run one after the other. A session belongs to one thread; other threads are only allowed
+    to use :meth:`cancel` and :attr:`can_be_resumed`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Session:
 
     @property
     def txn_id(self) -> int | None:
-        """Return the id of the session's open transaction (begun or joined), or None if each statement has its own."""
+        """Return the id of the open transaction that the session has begun or joined, or None."""
         return None if self._state.transaction is None else self._state.transaction.txn_id
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
@@ -114,7 +114,7 @@ class Session:
 
         Args:
             text: a statement of Spark SQL or of Hive.
-            parameters: values of the ``:name`` markers. Spark binds them, so that they are never a part of the text.
+            parameters: values of the ``:name`` markers. Spark binds the values, which are never a part of the text.
             max_rows: the largest number of rows that the statement returns; None returns all.
 
         Raises:
@@ -135,7 +135,7 @@ class Session:
             return self._execute(statement, parameters, max_rows, text)
 
     def read(self, text: str, parameters: Mapping[str, object] | None = None) -> kinds.Statement:
-        """Return a parsed statement without running it. For EXECUTE IMMEDIATE return the statement that it would run.
+        """Return a parsed statement, which is not run. For EXECUTE IMMEDIATE return the statement that would be run.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -153,11 +153,12 @@ class Session:
 
         Args:
             table: ``table`` or ``database.table``.
-            rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
-                column names to values, all with the same names. Missing columns become NULL.
+            rows: sequences of values in the order of the table's columns, with the partition columns last; or mappings
+                from column names to values, all with the same names. Missing columns become NULL.
 
         Raises:
-            InvalidParametersError: there are no rows, they have different columns, or a value has no literal in SQL.
+            InvalidParametersError: there are no rows, the rows have different columns, or a value has no literal in
+                SQL.
             HivexError: any other error of an INSERT.
         """
         if self._is_closed:
@@ -171,7 +172,7 @@ class Session:
         """Set ``hivevar:name``, ``hiveconf:name`` or a parameter, as ``SET name = value`` does, to any text.
 
         Raises:
-            InvalidParametersError: the name is not that of a variable or parameter of sessions.
+            InvalidParametersError: no variable or parameter of sessions has the name.
             InvalidOperationError: the metastore has another value of the setting, which a session cannot change.
         """
         self._execute(variable_statement(name, value))
@@ -179,8 +180,8 @@ class Session:
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
         """Return whether a statement runs a job, and can also run in another process with a session of its own.
 
-        Temporary views, tables and functions, variables and changes by SET exist only in this session. Statements that
-        may use them must run in this session.
+        Temporary views, tables and functions, variables and changes by SET exist only in this session. The result is
+        False for a statement that can depend on such an object.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -200,7 +201,8 @@ class Session:
         """Ensure, at the end of a script, that the session has no open transaction that the session has begun.
 
         Raises:
-            InvalidOperationError: COMMIT or ROLLBACK is missing. Closing the session rolls back.
+            InvalidOperationError: COMMIT or ROLLBACK is missing. When the session is closed, the transaction is rolled
+                back.
         """
         transaction = self._state.transaction
         if transaction is not None and transaction.is_own:
@@ -211,10 +213,10 @@ class Session:
             )
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
-        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now, without running it.
+        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now. The statement is not run.
 
-        An open transaction's snapshot and its own writes count. If no cluster can run the statement, ``cluster`` of the
-        route is None, and each of its ``candidates`` has the reason against one cluster.
+        In an open transaction, the transaction's snapshot and writes are used. If no cluster can run the statement,
+        ``cluster`` of the route is None, and each of the route's ``candidates`` has the reason against one cluster.
         """
         with own_errors("The search for a route"):
             text = self._state.with_variables(text)
@@ -249,7 +251,7 @@ class Session:
     ) -> SnapshotFiles:
         """Return the files of a table or link for other engines, in a new snapshot or the open transaction's snapshot.
 
-        ``version`` is the write id of an earlier version. ``timestamp`` selects the version at that time.
+        ``version`` is the write id of a version of the table. ``timestamp`` selects the version at a time.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -275,7 +277,7 @@ class Session:
     ) -> Scan:
         """Return a read of a table or link by pyarrow in this process, without Spark; see :class:`Scan`.
 
-        The table is not read until a method of the scan is called; each call takes a new snapshot.
+        The table is read when a method of the scan is called. Each such call takes a new snapshot.
 
         Args:
             table: ``table`` or ``database.table``.
@@ -286,7 +288,7 @@ class Session:
             parameters: values of the markers of ``filter``.
             threads: the number of threads that read files; None is the number of processors plus one.
             version: the write id of the version to read, with the columns of that version.
-            timestamp: a time, which selects the version at that time.
+            timestamp: a time; the version at this time is read.
         """
 
         def statement_of(operation: str) -> tuple[StatementContext, kinds.Select]:
@@ -339,14 +341,15 @@ class Session:
     ) -> Result:
         """Return the rows that were inserted into or deleted from a full ACID table between two versions.
 
-        Each row has the columns of the later version, ``_change_type`` (``insert`` or ``delete``) and ``_row_id``. An
-        update deletes a row and inserts a row. A row that was inserted and deleted between the two versions is not
+        Each row has the columns of the version ``until``, ``_change_type`` (``insert`` or ``delete``) and ``_row_id``.
+        An update deletes a row and inserts a row. A row that was inserted and deleted between the two versions is not
         returned.
 
         Args:
             table: ``table`` or ``database.table``.
-            since: the write id of the earlier version, or a time; None returns all rows of the later version.
-            until: the write id of the later version, or a time; None stands for the current version.
+            since: the write id of the first version, or a time. With None all rows of the version ``until`` are
+                returned.
+            until: the write id of the second version, or a time. None stands for the current version.
             max_rows: the largest number of rows; None returns all.
 
         Raises:
@@ -361,16 +364,17 @@ class Session:
         return self.sql(text, max_rows=max_rows)
 
     def export_for_hive(self, table: str, directory: str | Path, partitions: Sequence[str] = ()) -> Export:
-        """Copy the current rows of a table to a new local directory, as full ACID files that Hive itself can read.
+        """Copy the current rows of a table to a new local directory, as full ACID files that Hive can read.
 
-        ``partitions`` are names such as ``year=2013/month=1``, or leading parts of names. By default all partitions are
-        copied.
+        ``partitions`` are names such as ``year=2013/month=1``, or beginnings of names such as ``year=2013``. By default
+        all partitions are copied.
 
         Raises:
             NoSuchTableError, NoSuchColumnError, NoSuchPartitionError: the table, a partition key, or a partition does
                 not exist.
             InvalidObjectError: a name is not a valid partition name.
-            InvalidOperationError: the table is a view, the directory is not empty, or Hive lacks a column type.
+            InvalidOperationError: the table is a view, the directory is not empty, or Hive does not have the type of a
+                column.
         """
         name = read_table_name(table)
         check_name(self._context(None), name, table)
@@ -386,11 +390,11 @@ class Session:
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
         """Return a :class:`Warehouse`, which reads and writes tables as DataFrames of a SparkSession of the user.
 
-        From then on this SparkSession runs all statements of the session.
+        After this call, the SparkSession runs all statements of the session.
 
-        ``cluster`` is the cluster whose files this Spark reads; the session pins it. By default it is the pinned
-        cluster, else the default cluster. The SQL configuration of the SparkSession is changed, such as its time zone
-        to UTC.
+        ``cluster`` is the cluster whose files this Spark reads. The session pins this cluster. By default the pinned
+        cluster is used, or else the default cluster. The SQL configuration of the SparkSession is changed; for example,
+        its time zone is set to UTC.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -406,22 +410,23 @@ class Session:
     def transaction_batch(self, table: str, count: int = 10, app_id: str | None = None) -> TransactionBatch:
         """Return ``count`` transactions on a table, opened together, for a series of small writes.
 
-        The rows share one delta directory, so that many small commits do not leave many directories. With ``app_id``
-        each write has a ``batch_id``, and a repeated write is skipped.
+        The rows of all these transactions share one delta directory. With ``app_id`` each write has a ``batch_id``, and
+        a repeated write is skipped.
 
         Raises:
             NoSuchTableError: the table does not exist.
             InvalidOperationError: the table cannot be written or is insert-only, or the session is in a transaction.
-            InvalidTransactionRequestError: this number of transactions cannot be opened at once.
+            InvalidTransactionRequestError: ``count`` transactions cannot be opened at once.
         """
         name = read_table_name(table)
         check_name(self._context(None), name, table, kinds.Role.INSERT)
         return TransactionBatch(self._context, name, count, app_id)
 
     def cancel(self) -> None:
-        """Stop the running statement, if there is one: abort its transaction, then stop its job.
+        """Stop the running statement, if there is one: abort the statement's transaction, then stop its job.
 
-        A transaction that the session has joined stays open. Other threads and signal handlers may call this method.
+        A transaction that the session has joined stays open. Other threads and signal handlers are allowed to call this
+        method.
         """
         running = self._state.running
         if running is None:
@@ -447,8 +452,8 @@ class Session:
     def can_be_resumed(self) -> bool:
         """Return whether the running statement's job continues after the end of this process.
 
-        A session of the same writer that runs the same statement then waits for the job. Other threads may read this
-        property.
+        If it continues, another session of the same writer that runs the same statement waits for the job. Other
+        threads are allowed to read this property.
         """
         running = self._state.running
         operation = None if running is None else running.operation
@@ -457,7 +462,7 @@ class Session:
     def close(self) -> None:
         """End the session and drop its temporary tables.
 
-        If a statement still runs in another thread, it is cancelled, and its transaction is rolled back.
+        If a statement runs in another thread, the statement is cancelled, and its transaction is rolled back.
         """
         self._is_closed = True
         self.cancel()

@@ -1,4 +1,4 @@
-"""The values of the hive.* parameters, which are checked before any use."""
+"""The values of the hive.* parameters. Each value is checked before it is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEMPORARY_TABLE_TIMEOUT = "hivex.temporary.table.timeout"
 NAMESPACE_MODE = "hivex.namespace.mode"
 
 HISTORY_RETENTION = "hivex.history.retention"
-"""The name of the parameter, and of the table property that overrides it."""
+"""The name of a parameter, and of the table property that overrides the parameter."""
 
 MAX_LAG = "hivex.replica.max.lag"
 MAX_LAG_COMMITS = "hivex.replica.max.lag.commits"
@@ -82,11 +82,11 @@ def without_effect(name: str) -> Ignored | None:
 
 
 class Settings(Mapping[str, Any]):
-    """An immutable mapping from parameter to value. Each parameter is found by any of its names.
+    """An immutable mapping from parameter to value. Any name of a parameter is accepted as the key.
 
-    Texts have the forms of Hive: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``. A value is in the declared
-    unit of its parameter; a list is a tuple of texts. Iteration returns the first name of every parameter. A parameter
-    of Hive without effect has no value, and is logged once in a process.
+    Texts have the forms of Hive: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``. A value is returned in the
+    declared unit of its parameter, and a list as a tuple of texts. Iteration yields the first name of every parameter.
+    A parameter of Hive without effect has no value, and is logged once in a process.
 
     Raises:
         UnknownSettingError: no parameter has the name.
@@ -136,9 +136,9 @@ class Settings(Mapping[str, Any]):
 
 
 def _is_ignored(name: str, value: object) -> bool:
-    """Return whether a name is that of a parameter of Hive that has no effect here.
+    """Return whether a parameter of Hive has no effect here.
 
-    A warning is logged once for each name, unless the value means what this project does anyway.
+    A warning is logged once for each name, unless Hive would do the same as this project with the value.
     """
     found = without_effect(name)
     if found is None:

@@ -1,4 +1,4 @@
-"""The table of all hive.* parameters. The effect of a parameter is in the services that read it.
+"""The table of all hive.* parameters.
 
 Source: Hive's HiveConf and MetastoreConf. docs/reference/settings.md is written from this table.
 """
@@ -13,10 +13,11 @@ Kind: TypeAlias = Literal["int", "float", "bool", "str", "list", "properties"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A parameter. Its values have a ``type`` and a ``unit``, and lie between ``minimum`` and ``maximum``.
+    """A parameter. The values have a ``type`` and a ``unit``, and lie between ``minimum`` and ``maximum``.
 
-    ``choices`` are the allowed texts; an empty tuple allows all. ``aliases`` are Hive's other names. If several names
-    have a value, ``name`` has precedence. A value of the type ``properties`` is a mapping, a JSON text or a file.
+    ``choices`` are the allowed texts; an empty tuple allows all texts. ``aliases`` are Hive's other names for the
+    parameter. If several names have a value, the value of ``name`` has precedence. A value of the type ``properties``
+    is a mapping, a JSON text or a file.
     """
 
     name: str

@@ -34,10 +34,10 @@ class Inspection:
     """One statement of a text: its kind, its place, the objects that it names, and its parameters.
 
     ``kind`` is for example ``SELECT``, ``INSERT OVERWRITE``, ``MERGE`` or ``CREATE TABLE AS SELECT``. ``inputs`` are
-    the objects that the statement reads, describes or uses. ``outputs`` are the objects that it changes. Both are in
-    the order of the text. An object that is named twice occurs twice, and an object that is read and changed is both an
-    input and an output. ``start`` and ``end`` count characters of the text from 0, end excluded. ``parameters`` are the
-    names of the ``:name`` markers.
+    the objects that the statement reads, describes or uses. ``outputs`` are the objects that the statement changes. The
+    inputs and the outputs are in the order of the text. An object that is named twice occurs twice, and an object that
+    is read and changed is both an input and an output. ``start`` and ``end`` count characters of the text from 0, end
+    excluded. ``parameters`` are the names of the ``:name`` markers.
     """
 
     kind: str
@@ -88,7 +88,7 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
 
 
 def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -> tuple[UsedObject, ...]:
-    """Return the objects that are named by a use: the object itself, or what a temporary view of the text reads."""
+    """Return the objects that ``use`` reads if it is a temporary view of the text, or else only ``use``."""
     if use.kind is not ObjectKind.TABLE or use.database is not None or use.namespace is not None:
         return (use,)
     found = temporary.get(use.name or "")
@@ -96,7 +96,7 @@ def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:
-    """Return the object with the current database, if the text gives no database for it. A link stays unchanged."""
+    """Return an object without a database with the current database. Other objects and links stay unchanged."""
     if use.kind is ObjectKind.DATABASE and use.name is None:
         return replace(use, name=database)
     if use.kind is ObjectKind.TABLE and use.database is None and use.namespace is None:

@@ -96,9 +96,9 @@ def spans(text: str) -> list[Span]:
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
-    """Return the only statement in ``text``. A semicolon may follow the statement. Positions count in ``text``.
+    """Return the only statement in ``text``, with positions in ``text``. A semicolon can follow the statement.
 
-    ``parameters`` are the values of the ``:name`` markers. ``database`` is the current database. It is needed to
+    ``parameters`` are the values of the ``:name`` markers. ``database`` is the current database, which is needed to
     recognise ``database.table.column`` if FROM names only ``table``.
 
     Raises:
@@ -135,8 +135,8 @@ class ReadStatement(NamedTuple):
 def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
     """Yield each statement of a script. Markers need no values.
 
-    ``database`` is the current database before the first statement. Links are accepted wherever a table may stand, also
-    where :func:`read` refuses them.
+    ``database`` is the current database before the first statement. A link is accepted wherever a table can stand, also
+    where :func:`read` refuses links.
 
     Raises:
         StatementSyntaxError: a statement cannot be read. The position counts in ``text``.
@@ -174,9 +174,9 @@ def _whole_statement(cursor: Cursor) -> Statement:
 
 
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
-    """Refuse a statement that names a link where it would change a table, because links are read-only (HIVE-2989).
+    """Refuse a statement that would change a link, because links are read-only (HIVE-2989).
 
-    DROP TABLE and DROP VIEW refuse a link themselves when they run.
+    DROP TABLE and DROP VIEW are not refused here, but refuse a link when they run.
 
     Raises:
         UnsupportedStatementError: the statement changes a link, or shows its locks or compactions.
@@ -216,7 +216,7 @@ def read_table_name(text: str) -> TableName:
 
     Raises:
         StatementSyntaxError: the text is not a name.
-        UnsupportedStatementError: the name has more parts.
+        UnsupportedStatementError: the name has more than two parts.
     """
     cursor = Cursor(text, tokenize(_checked(text, "The name of a table")), Markers(None))
     name = cursor.table_name()
@@ -245,9 +245,9 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
-    """Return an EXPLAIN or a DESCRIBE of a query, or None for any other statement.
+    """Return the statement if it is EXPLAIN, or DESCRIBE of a query. Return None for any other statement.
 
-    These statements have no SYNTAX lines, so special functions read them. The cursor is after the first word.
+    The cursor is after the first word of the statement.
     """
     match first.word:
         case "DESCRIBE" | "DESC":
@@ -259,9 +259,10 @@ def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
 
 @cache
 def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
-    """Return a dict from a first word to the statement classes whose SYNTAX begins with it, in the order of CHAPTERS.
+    """Return a dict from a first word to the classes whose SYNTAX begins with this word, in the order of CHAPTERS.
 
-    The classes are tried in this order. So ``DESCRIBE FUNCTION f`` is not read as DESCRIBE of a table named FUNCTION.
+    The reader tries the classes in this order, so ``DESCRIBE FUNCTION f`` is not read as DESCRIBE of a table
+    ``FUNCTION``.
     """
     found: dict[str, dict[type[Statement], None]] = {}
     for chapter in CHAPTERS:
@@ -279,7 +280,7 @@ def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | Unsupp
 
 
 def _describe(cursor: Cursor) -> Statement | None:
-    """Return the statement if DESCRIBE describes a query, or None for any other form of DESCRIBE.
+    """Return the statement DESCRIBE of a query, or None for any other form of DESCRIBE.
 
     The cursor is after the word DESCRIBE.
     """
@@ -305,7 +306,7 @@ def _describe(cursor: Cursor) -> Statement | None:
 
 
 def _refusal(cursor: Cursor, first: Token, error: NoFormError) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for a statement that no form fits: a statement of another system, or one with a wrong word."""
+    """Return the error for a text that fits no form: a statement of another system, or a text with a wrong word."""
     cursor.index = start = cursor.tokens.index(first)
     # A value, or the end, can stand there, too, so the words before it begin a known statement.
     if error.reason is not None or not all(map(str.isupper, error.expected)):
@@ -331,7 +332,7 @@ _FEW = 2
 def _refused_change(
     cursor: Cursor, first: Token, error: NoFormError
 ) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for an ALTER TABLE that no form fits. The cursor is at the name of the table."""
+    """Return the error for an ALTER TABLE that fits no form. The cursor is at the name of the table."""
     cursor.table_name()
     in_partition = cursor.at("PARTITION") and cursor.at_symbol("(", ahead=1) and cursor.accept("PARTITION")
     if in_partition:

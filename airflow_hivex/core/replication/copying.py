@@ -33,20 +33,20 @@ _SLOW_FILE_S = 0.0002
 
 
 class There(enum.Enum):
-    """The kinds of files that may exist at the place of a copy before the copying."""
+    """The kinds of files that can exist at the place of a copy before the copying."""
 
     NOTHING = "nothing"
     OWN = "own"
-    """A file that a replication has written. It stays if its checksum is right, and otherwise is replaced."""
+    """A file that a replication has written. A file with the right checksum stays; any other file is replaced."""
     SAME_SIZE = "same size"
-    """A file of another program with the right size. It stays if its checksum is right, or else the copy is refused."""
+    """A file of another program with the right size. If its checksum is not right, the copying is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
     """A file to copy: its source cluster, its locations on source and target, its size, and the name of its table.
 
-    ``is_read`` means that queries may read the folder on the target while the file is copied.
+    ``is_read`` means that queries can read the folder on the target while the file is copied.
     """
 
     table: str
@@ -60,7 +60,7 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFiles:
-    """A dict from location on the target to SHA-256 checksum, and the files that the target already had."""
+    """A dict from a file's location on the target to SHA-256 checksum, and the files that the target already had."""
 
     checksums: dict[str, str]
     kept: frozenset[str]
@@ -76,7 +76,7 @@ class Throttle:
         self._free_at = time.monotonic()
 
     def take(self, size: int) -> None:
-        """Wait until a number of bytes may be sent, or the copying is stopped."""
+        """Wait until the limit allows to send ``size`` bytes, or until the copying is stopped."""
         if self._rate is None:
             return
         with self._lock:
@@ -100,9 +100,10 @@ def copy_files(
     bytes_per_second: int | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
 ) -> CopiedFiles:
-    """Copy files in parallel and verify each. An existing file with the right size and checksum stays.
+    """Copy files in parallel and verify each copy. An existing file with the right size and checksum stays.
 
-    Each file is hashed while it is copied, and the copy is read again. Safe to repeat after an error or a kill.
+    Each file is hashed while it is copied, and the copy is read again. The call is safe to repeat after an error or a
+    kill.
 
     Args:
         sources: a function that returns the file system of a cluster.
@@ -116,8 +117,9 @@ def copy_files(
 
     Raises:
         StorageError: a file could not be read or written.
-        CopyAlteredError: the size of a source differs from its listing, or a copy differs when it is read again.
-        InvalidOperationError: a different file of another program is in the place of a copy.
+        CopyAlteredError: the size of a source file differs from ``FileCopy.size``, or a copy differs from the source
+            file.
+        InvalidOperationError: a file of another program with other content is in the place of a copy.
         StoppedError: ``stop`` was set.
     """
     total = sum(each.size_bytes for each in files)
@@ -155,9 +157,7 @@ def copy_files(
 def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
     """Yield the files in batches; one thread copies a whole batch.
 
-    Each large file is a batch of its own. The largest files come first, so that no thread is still copying a large file
-    when all others have ended. Small files of one folder share a batch, since threads that create files in one folder
-    wait for each other.
+    Each large file is a batch of its own, and the largest files come first. Small files of one folder share a batch.
     """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
     large = [each for each in files if each.size_bytes > local_copies.SMALL]
@@ -178,7 +178,7 @@ def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]
 def hash_files(
     sources: Callable[[str], ClusterFiles], files: Sequence[tuple[str, str]], stop: threading.Event, *, threads: int
 ) -> dict[tuple[str, str], str]:
-    """Return a dict from file to SHA-256 checksum. A file is a pair of cluster and location. Threads read in parallel.
+    """Return a dict from file, which is a pair (cluster, location), to SHA-256 checksum. Threads read in parallel.
 
     Raises:
         StorageError: a file could not be read.
@@ -219,7 +219,7 @@ def _check(stop: threading.Event) -> None:
 
 
 def _is_taken(error: StorageError) -> bool:
-    """Return whether a copy failed because another program has put a file into its place meanwhile."""
+    """Return whether a copy failed because another program has put a file into the place of the copy."""
     return isinstance(error.__cause__, FileExistsError)
 
 
@@ -315,7 +315,7 @@ class _Copier:
         """Ensure that a copy is right, and delete it otherwise.
 
         Raises:
-            CopyAlteredError: the size of the source differs from its listing, or the copy has another checksum.
+            CopyAlteredError: the size of the source differs from ``FileCopy.size``, or the copy has another checksum.
         """
         if size != file.size_bytes:
             self._target.delete_file(file.place)
@@ -327,7 +327,7 @@ class _Copier:
             raise CopyAlteredError(file.table, self._target_name, file.place, reason)
 
     def _transfer(self, source: ClusterFiles, file: FileCopy) -> tuple[int, str, str]:
-        """Copy the bytes of a file; return their number, their checksum, and the checksum of the copy."""
+        """Copy the bytes of a file. Return their number, the checksum of the source, and the checksum of the copy."""
         origin, place = source.local_path(file.location), self._target.local_path(file.place)
         is_direct = self._is_own_disk and not self._is_throttled and not file.is_read
         if origin is not None and place is not None and is_direct:
@@ -354,11 +354,11 @@ class _Copier:
 
 
 class _Lanes:
-    """The number of threads that may copy small files between local disks at the same time.
+    """The number of threads that are allowed to copy small files between local disks at the same time.
 
-    The copy of a small file takes a few short system calls. Then one thread is faster than several, because several
-    threads would pass Python's global lock to each other at each call. If the calls take long, several threads are
-    faster. An example is a network disk, or a disk that looks for free inodes.
+    One thread is faster than several if the copy of a small file takes only short system calls, because several threads
+    would pass Python's global lock to each other at each call. If the calls take long, as on a network disk, several
+    threads are faster.
     """
 
     def __init__(self, threads: int) -> None:
@@ -368,9 +368,9 @@ class _Lanes:
 
     @contextmanager
     def one_for(self, files: int) -> Iterator[None]:
-        """Wait until this thread may copy a number of files, and let it copy them in the block.
+        """Wait until this thread is allowed to copy ``files`` files. The block after ``with`` then copies them.
 
-        If the block takes long for this number of files, one more thread may copy from then on.
+        After a block that takes long for its number of files, one more thread is allowed to copy.
         """
         with self._free:
             began = time.monotonic()
@@ -383,7 +383,7 @@ class _Lanes:
 
 
 class _LocalPaths:
-    """A converter of locations to paths on a local disk. It is fast if files of one folder follow each other."""
+    """A converter of locations to paths on a local disk, which is fast if files of one folder follow each other."""
 
     def __init__(self, files: ClusterFiles) -> None:
         self._files = files
@@ -406,7 +406,7 @@ def directory_checksum(checksums: dict[str, str]) -> str:
 
 
 def check_whole(table: str, cluster: str, location: str, found: dict[str, int], expected: tuple[int, int]) -> None:
-    """Ensure that a directory has at least the files and bytes that are registered.
+    """Ensure that a directory has at least the number of files and bytes that the metastore has for the directory.
 
     Raises:
         CopyAlteredError: files of the directory are missing or too short.

@@ -1,7 +1,7 @@
 """Copying of files by a Spark job: for much data, and for clients that are far from the file systems.
 
-The job is a normal plan, which each kind of runner executes. Its tasks only create new files, and return checksums. If
-another file is in the place, or a task has failed, this process copies the file itself.
+The job is a normal plan, which each kind of runner executes. The tasks of the job only create new files, and return
+checksums. If another file is in the place of a copy, or a task has failed, this process copies the file.
 """
 
 from __future__ import annotations
@@ -69,26 +69,27 @@ def copy_by_jobs(
     progress: Callable[[CopyProgress], object] | None = None,
     only_by_job: bool = False,
 ) -> JobCopies:
-    """Copy files by jobs on ``cluster`` and verify each; return the checksums, and the files that are not copied.
+    """Copy files by jobs on ``cluster`` and verify each copy. Return the checksums, and the files that are not copied.
 
-    A file is not copied if another file lies in its place, or if a task could not read or write it. With
-    ``only_by_job`` a failed task is an error. Safe to repeat after an error or a kill.
+    A file is not copied if another file lies in the place of the copy, or if a task could not read or write the file.
+    With ``only_by_job`` a failed task is an error. The call is safe to repeat after an error or a kill.
 
     Args:
         clusters: all clusters, including the sources of the files.
-        cluster: the cluster whose Spark runs the jobs; its executors have to reach the other file systems.
+        cluster: the cluster whose Spark runs the jobs; the executors of the cluster must reach the file systems of all
+            clusters.
         target: the cluster to copy to.
         files: the files, each with a different place on the target.
         stop: cancels the job when it is set.
         name: the name of the jobs, for users to see.
-        threads: the minimum number of tasks or, with a limit of bytes, their exact number.
-        roots: the root folders of all source and target clusters; each task checks that it reaches them.
+        threads: the minimum number of tasks or, with ``bytes_per_second``, the exact number of tasks.
+        roots: the root folders of all source and target clusters; each task checks that it reaches these folders.
         bytes_per_second: the limit of all tasks together.
         progress: called every few seconds, in the thread of the caller, with the files of the finished tasks.
         only_by_job: whether to raise the error of a task.
 
     Raises:
-        CopyAlteredError: the size of a source differs from its listing.
+        CopyAlteredError: the size of a source file differs from ``FileCopy.size``.
         StorageError: a task could not read or write a file, and ``only_by_job`` is set.
         RootUnseenError: a task does not reach one of the root folders.
         WrittenRowsMissingError: this process does not find a file that a task has copied.
@@ -190,7 +191,7 @@ def _take(
     """Add the result of a file to ``done``; ``problem`` is a URI and a text.
 
     Raises:
-        CopyAlteredError, StorageError: as :func:`copy_by_jobs`.
+        CopyAlteredError, StorageError: for the reasons of :func:`copy_by_jobs`.
     """
     if outcome in (COPIED, KEPT):
         done.checksums[file.place] = checksum

@@ -1,6 +1,7 @@
 """The deletion of files of copies that are not needed any more: unfinished, replaced and withdrawn copies.
 
-A place is the location of one copied directory on a cluster. The metastore has a record of each place to clean up.
+A place is the location of one copied directory on a cluster. The metastore has a record of each place with files to
+delete.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
 _MOST_FILES = 300
-"""The number of files after which a transaction takes no further place, since replications wait for it."""
+"""The number of files after which a transaction takes no further place, since replications wait for the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,14 @@ class CopyLeftovers:
         self._read_ms = int(services.settings["hivex.dataframe.retention.time"]) * 1000
 
     def clean(self, most_s: float | None = None) -> int:
-        """Delete the files of copies that can be deleted; return the number of places that are empty now.
+        """Delete the files of copies that can be deleted. Return the number of places that are empty after the call.
 
         Only files that replications have written are deleted. Files of an unfinished replication stay for
         ``hivex.replication.retention``. Files of a withdrawn copy stay until all transactions that were open at the
-        withdrawal have ended, and as long as a DataFrame may read them.
+        withdrawal have ended, and as long as an open DataFrame can read these files.
 
         The call stops after ``most_s`` seconds, if given. After a stop or a kill, the next call deletes the remaining
-        files. Safe at any time.
+        files.
         """
         until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
@@ -103,8 +104,8 @@ class CopyLeftovers:
     def _mark(self, connection: Connection) -> None:
         """Update the records of places whose replications have ended.
 
-        Records of directories that are registered by now are deleted. For a plain table, a place is marked as unused
-        when it is not registered any more, and this mark is removed when it is registered again.
+        Records of registered directories are deleted. A place of a plain table is marked as unused while no table,
+        partition or copy is registered there.
         """
         held = directory_copies.c
         is_held = (
@@ -193,12 +194,12 @@ class CopyLeftovers:
 
 
 def _is_ended() -> ColumnElement[bool]:
-    """Return the SQL condition of the places whose replication has ended."""
+    """Return the SQL condition for the places whose replication has ended."""
     return ~select(txns.c.id).where(txns.c.id == _PLACE.txn_id, txns.c.state == TxnState.OPEN.value).exists()
 
 
 def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tuple[int, str, str]]:
-    """Return the registered locations of tables, partitions and their copies, as (table id, cluster, location)."""
+    """Return (table id, cluster, location) for each registered place of the tables, partitions and copies."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
     of_copies = select(c.table_id, c.cluster, c.location).outerjoin(partitions, p.id == c.partition_id)
     found: set[tuple[int, str, str]] = set()
@@ -225,7 +226,7 @@ def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
 
 
 def _is_of_others(location: str, table_id: int, tables_at: Mapping[str, Collection[int]]) -> bool:
-    """Return whether a place is the folder of another table, or lies in it."""
+    """Return whether a place is the folder of another table, or lies in the folder of another table."""
     names = location.split("/")
     above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
     return any(each != table_id for folder in above for each in tables_at.get(folder, ()))
@@ -265,9 +266,9 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
 
 
 def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
-    """Yield groups of places. One transaction deletes the files of one group.
+    """Yield groups of places. Each group is deleted by one transaction.
 
-    All places of a group are on one cluster. Either all their tables exist, or all were dropped.
+    All places of a group are on one cluster. Either the tables of all these places exist, or all were dropped.
     """
     found: dict[tuple[str, bool], list[_Left]] = {}
     for each in left:
@@ -286,7 +287,7 @@ def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
 
 
 def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
-    """Return the ids of those places whose records still exist. A new replication to a place replaces its record."""
+    """Return the ids of those places whose records still exist. A new replication replaces the record of its place."""
     return set(connection.execute(select(_PLACE.id).where(_PLACE.id.in_([each.id for each in left]))).scalars())
 
 
@@ -295,10 +296,10 @@ def _forget(connection: Connection, place_ids: Sequence[int]) -> None:
 
 
 class CopyWithdrawal:
-    """The withdrawal of copies of tables without a wait for readers. Safe to share between threads and processes.
+    """The withdrawal of copies of tables without a wait for readers. It is safe to share between threads and processes.
 
-    No new query reads a withdrawn copy. The housekeeper deletes its files when all transactions that were open at the
-    withdrawal have ended, and no DataFrame can read the files any more.
+    No new query reads a withdrawn copy. The housekeeper deletes the files of the copy when all transactions that were
+    open at the withdrawal have ended, and no open DataFrame can read the files.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -306,10 +307,10 @@ class CopyWithdrawal:
         self._running = ReplicationTransactions(services)
 
     def withdraw(self, table_id: int, cluster: str, agent_info: str) -> bool:
-        """Withdraw the copy of a table on a cluster. Return False if a replication of it to the cluster is running.
+        """Withdraw the copy of a table on a cluster. Return False if a replication of the table to it is running.
 
-        If the table was dropped, or the cluster is its primary, nothing changes. Safe to repeat after an error or a
-        kill.
+        If the table was dropped, or the cluster is the table's primary, nothing changes. The call is safe to repeat
+        after an error or a kill.
 
         Raises:
             RootMissingError, ForeignRootError, StorageError: the files on the cluster cannot be listed.
@@ -344,7 +345,7 @@ class CopyWithdrawal:
     def _places(
         self, table: StoredTable, contents: TableContents, cluster: str, txn_id: int
     ) -> list[dict[str, object]]:
-        """List the files of each directory of the copy; return a row of table ``copy_places`` for each directory."""
+        """List the files of each directory of a copy. Return a row of the table ``copy_places`` for each directory."""
         files = self._services.files(cluster)
         held = contents.held.get(cluster, frozenset())
         rows: list[dict[str, object]] = []

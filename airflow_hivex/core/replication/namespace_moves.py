@@ -1,8 +1,8 @@
 """Moves of namespaces to other clusters.
 
-All tables are replicated, one after the other, while other statements read and write them. Then the namespace is locked
-as a whole, the remaining files are copied, and all tables change their primary cluster in the commit of one
-transaction. The state of a move is a row of the metastore, so each process can continue, cancel or finish the move.
+All tables are replicated, one after the other, while other statements read and write the tables. Then the namespace is
+locked as a whole, the remaining files are copied, and one commit changes the primary cluster of all tables. The state
+of a move is stored in the metastore, so each process can continue, cancel or finish the move.
 
 Source: docs/reference/clusters.md, "Moves of namespaces".
 """
@@ -80,7 +80,7 @@ class _Done:
 
 
 class NamespaceMoves:
-    """The moves of namespaces to other clusters. Safe to share between threads and processes."""
+    """The moves of namespaces to other clusters. The object is safe to share between threads and processes."""
 
     def __init__(self, services: Foundation, replicator: Replicator) -> None:
         self._services = services
@@ -109,21 +109,23 @@ class NamespaceMoves:
     ) -> MovedNamespace:
         """Make a cluster the primary of all existing and new tables of a namespace.
 
-        Safe to repeat after an error or a kill. A killed call has either only made copies, or moved all tables; in both
-        cases the next call continues the move. Readers and writers wait only while the remaining files are copied.
+        The call is safe to repeat after an error or a kill. A killed call has either only made copies, or moved all
+        tables. In both cases the next call continues the move. Readers and writers wait only while the remaining files
+        are copied.
 
         Args:
             namespace: the database.
-            cluster: the new primary cluster of its tables.
-            copy_linked: whether to copy the tables of other namespaces that the namespace's links show. Without it, the
-                move is refused if the source of a link is on another cluster.
-            keep_copies: whether to keep the copies on the previous clusters. Without it, the housekeeper withdraws them
-                after ``hivex.move.grace.time``.
+            cluster: the new primary cluster of the database's tables.
+            copy_linked: whether to copy the tables of other namespaces to which the namespace has links. If False, the
+                move is refused if the table of a link is on another cluster.
+            keep_copies: whether to keep the copies on the previous clusters. If False, the housekeeper withdraws these
+                copies after ``hivex.move.grace.time``.
             dry_run: whether to return only the plan, with the reasons against the move.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
-            copy_cluster: the cluster whose Spark copies the files before the switch. With None the amount of data
-                decides, as in :meth:`Replicator.replicate`. This process copies the remaining files of the switch.
+            copy_cluster: the cluster whose Spark copies the files until the namespace is locked. With None the amount
+                of data decides whether a job or this process copies, as in :meth:`Replicator.replicate`. After the
+                lock, this process copies the remaining files.
             progress: called every few seconds, in this thread.
             user: the owner of the transactions.
             agent_info: a text for people that names the caller, such as a DAG run and task.
@@ -133,10 +135,10 @@ class NamespaceMoves:
             NoSuchDatabaseError: the namespace does not exist.
             MoveRefusedError: an object prevents the move; nothing was changed.
             MoveUnderWayError: the namespace is being moved to another cluster.
-            MoveEndedError: another process has cancelled the move meanwhile.
+            MoveEndedError: another process has cancelled the move during the call.
             LockError: readers or writers held their locks for too long at each attempt. The copies stay, and the next
                 call continues the move.
-            HivexError: as :meth:`Replicator.replicate`.
+            HivexError: for the reasons of :meth:`Replicator.replicate`.
         """
         if threads < 1 or (bytes_per_second is not None and bytes_per_second < 1):
             raise InvalidParametersError("threads and bytes_per_second are whole numbers above 0.")
@@ -182,13 +184,12 @@ class NamespaceMoves:
         Copies that the move has made are withdrawn, unless ``keep_copies`` is set. If the cluster had a copy of a table
         before the move, this copy stays.
 
-        If the process dies after the cancel is stored, the housekeeper withdraws the remaining copies. A second call
-        then raises InvalidOperationError and does no harm.
+        If the process dies during the call, the housekeeper withdraws the remaining copies.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
             InvalidOperationError: the namespace is not being moved.
-            MoveEndedError: the move has ended meanwhile.
+            MoveEndedError: the move has ended during the call.
         """
         name = normalise(namespace)
 
@@ -206,14 +207,14 @@ class NamespaceMoves:
         return move
 
     def show(self, namespace: str | None = None) -> list[NamespaceMove]:
-        """Return the moves of a namespace, or of all namespaces, the oldest first. One round trip."""
+        """Return the moves of a namespace, or of all namespaces, the oldest first. The call takes one round trip."""
         with self._store.read() as connection:
             return moving.list_moves(connection, None if namespace is None else normalise(namespace))
 
     def clean(self, most_s: float | None = None) -> int:
-        """Withdraw the copies whose grace time has passed; return their number. The housekeeper calls this method.
+        """Withdraw the copies whose grace time has passed, and return the number of withdrawn copies.
 
-        The call stops after ``most_s`` seconds, if given, and the next call continues. Safe at any time.
+        The call stops after ``most_s`` seconds, if given, and the next call continues.
         """
         return self._withdraw(None, most_s)
 
@@ -318,7 +319,7 @@ class NamespaceMoves:
         options: _Options,
         report: Callable[[CopyProgress], object],
     ) -> Replication | None:
-        """Replicate a table. Return None if it was dropped, renamed or moved; the next round reads the tables again."""
+        """Replicate a table, and return the result, or None if the table was dropped, renamed or moved."""
         try:
             return self._replicator.replicate(
                 table.full_name,

@@ -2,8 +2,8 @@
 
 A place is the location of one copied directory on a cluster.
 
-A place belongs to a table if it is recorded for the table, or if a copy of the table is registered there. Other places
-must be free: a replication neither overwrites nor deletes files that it finds in them.
+A place belongs to a table if the place is recorded for the table, or if a copy of the table is registered there. A
+replication neither overwrites nor deletes files in other places.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class _Noted:
 
 
 class CopyPlaces:
-    """The records of the places of copies. Safe to share between threads and processes."""
+    """The records of the places of copies. The object is safe to share between threads and processes."""
 
     def __init__(self, services: Foundation) -> None:
         self._store = services.store
         self._clock = services.clock
 
     def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
-        """Return a dict from transaction id to process, for the open replications of the tables to a cluster."""
+        """Return a dict from transaction id to process for the open replications of some tables to a cluster."""
         with self._store.read() as connection:
             return {
                 txn_id: process
@@ -84,10 +84,10 @@ class CopyPlaces:
     def take(
         self, txn_id: int, planned: Sequence[PlannedTable], files: Callable[[str], ClusterFiles]
     ) -> list[PlannedTable]:
-        """Record the places of the lacking directories; return the plan with the files that already exist there.
+        """Record the places of the directories to copy. Return the plan with the files that already exist there.
 
-        The caller has locked the tables against other replications to their clusters. If an earlier replication has
-        left files in these places that are not a part of the plan, these files are deleted.
+        The caller must lock the tables against other replications to the same clusters. Files that an earlier
+        replication has left in these places, and that the plan does not have, are deleted.
 
         Raises:
             InvalidOperationError: a place has a file of another program, or belongs to another table.
@@ -149,7 +149,7 @@ class CopyPlaces:
 
 
 def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:
-    """Return a dict from transaction id to process, for the open replications with such places. One query."""
+    """Return a dict from transaction id to process for the open replications with a place that meets ``conditions``."""
     query = select(_PLACE.txn_id, _PLACE.process).join(txns, txns.c.id == _PLACE.txn_id).distinct()
     rows = connection.execute(query.where(txns.c.state == TxnState.OPEN.value, *conditions))
     return {row.txn_id: row.process for row in rows}
@@ -162,9 +162,9 @@ def _look(
     files: ClusterFiles,
     source: ClusterFiles,
 ) -> tuple[dict[str, There], list[str]]:
-    """Return a dict from file name to the kind of the file that exists at its place, and the names of files to delete.
+    """Return a dict from file name to the kind of the file that exists at the place, and the names of files to delete.
 
-    The files to delete are left from earlier replications, and do not belong to the plan.
+    The files to delete were left by earlier replications, and are not in the plan.
 
     Raises:
         InvalidOperationError: a place has a file of another program, or is the source file itself.
@@ -192,7 +192,7 @@ def _look(
 
 
 def belongs_to(name: str, files: Collection[str]) -> bool:
-    """Return whether a hidden file belongs to one of ``files``, as its unfinished copy or as its Hadoop checksum."""
+    """Return whether a hidden file is the unfinished copy or the Hadoop checksum of one of ``files``."""
     folder, _, last = name.rpartition("/")
     if not last.startswith("."):
         return False
@@ -245,7 +245,7 @@ def _places_of_others(rows: Iterable[Any], table: StoredTable) -> _Places:
 def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[int, str, str]]:
     """Yield (table id, table name, location) for each table on a cluster.
 
-    Partitions outside of the folder of their table are yielded, too. One query.
+    Partitions outside of the folder of their table are yielded, too. The call takes one query.
     """
     for row in connection.execute(_placing(cluster)):
         yield row.id, row.name, row.location

@@ -1,4 +1,4 @@
-"""The planner of replications: the directories that a cluster lacks in a snapshot, and their files on a source."""
+"""The planner of replications: the directories of a snapshot that a cluster lacks, and the files of each directory."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PickSource = Callable[[BoundTable, BoundPartition], str]
 class PlannedDirectory:
     """A directory to copy to the target. ``registered`` is None for a partition of a plain (not transactional) table.
 
-    ``files`` is a dict from file name to size. The name is relative to the directory. It is empty if the "directory" is
-    a single file from before the table became transactional. ``folder`` is the folder of the partition on the target.
-    ``is_held`` is set if the target already has a registered copy, which is damaged. ``there`` is a dict from file name
-    to the kind of the file that already exists in its place. ``reused`` is a dict from file name to the location of an
-    equal file in an earlier copy.
+    ``files`` is a dict from file name, relative to the directory, to size. The name is empty if the "directory" is a
+    single file from before the table became transactional. ``folder`` is the folder of the partition on the target.
+    ``is_held`` is true if the target already has a registered copy of the directory, which is damaged. ``there`` is a
+    dict from file name to the kind of the file that already exists in the place of the copy. ``reused`` is a dict from
+    file name to the location of an equal file in an earlier copy.
     """
 
     partition: str | None
@@ -52,7 +52,7 @@ class PlannedDirectory:
 
     @property
     def is_read(self) -> bool:
-        """Return whether queries may read the directory on the target while files are copied there."""
+        """Return whether queries can read the directory on the target while files are copied there."""
         return self.is_held or (self.registered is not None and self.registered.is_growing)
 
     def copies(self, table: str) -> Iterator[FileCopy]:
@@ -81,7 +81,7 @@ class PlannedTable:
     """A table, the partitions that the target will have, and the directories that the target lacks.
 
     ``present`` are directories that the target already has, according to the metastore. ``registered`` is a dict from
-    partition to the place of the target's copy, even if the copy is not current. ``seen`` are the ids of all registered
+    partition to the place of the target's copy, which is not always current. ``seen`` are the ids of all registered
     directories of the table, if the plan includes directories that only old snapshots read.
     """
 
@@ -112,7 +112,7 @@ class PlannedTable:
 
 
 def chosen(bound: BoundTable, wanted: Collection[str] | None) -> BoundTable:
-    """Return the table with only the wanted partitions. A name may have only some of the keys (``year=2013``).
+    """Return the table with only the wanted partitions. A name with only some of the keys (``year=2013``) is allowed.
 
     Raises:
         NoSuchPartitionError: a name matches no partition.
@@ -142,8 +142,8 @@ def plan_table(
 ) -> PlannedTable:
     """Return the plan for a table: the directories that ``target`` lacks, each with its files on the source cluster.
 
-    Each of these directories is listed once. The partitions of a plain table have no registered directories, so all of
-    their files are listed. Partitions that the target already has are in ``present``, for a later comparison.
+    Each of these directories is listed once. The partitions of a plain table have no registered directories, so all
+    files of such partitions are listed. Partitions of a plain table that the target already has are in ``present``.
 
     Raises:
         CopyAlteredError: files of a source are missing, or shorter than registered.
@@ -172,7 +172,7 @@ def plan_table(
 
 
 def registered_places(contents: TableContents, cluster: str) -> dict[str | None, str]:
-    """Return a dict from partition to the place of its copy on a cluster, even if the copy is not current."""
+    """Return a dict from partition to the place of the partition's copy on a cluster. Outdated copies are included."""
     names: dict[int | None, str | None] = {each.id: each.name for each in contents.partitions}
     names[None] = None
     places = contents.locations.get(cluster, {})
@@ -188,7 +188,7 @@ def plan_directory(
     registered: Mapping[str | None, str],
     files: Callable[[str], ClusterFiles],
 ) -> PlannedDirectory:
-    """Return the plan of one directory. ``source`` is the source cluster, and the location of the partition there.
+    """Return the plan of one directory. ``source`` is a pair: the source cluster, and the partition's location there.
 
     Raises:
         CopyAlteredError: files of the directory are missing, or shorter than registered.
@@ -337,10 +337,10 @@ class ReplicationPlanner:
         )
 
     def _source_of(self, bound: BoundTable, partition: BoundPartition) -> str:
-        """Return the source cluster of a partition: its primary or, if this is unusable, a cluster with a current copy.
+        """Return the source cluster of a partition: the primary if usable, otherwise a cluster with a current copy.
 
         Raises:
-            HivexError: no cluster with the partition can be used. The error is that of the primary.
+            HivexError: no cluster with the partition can be used. The error is the error of the primary cluster.
         """
         health = self._services.health
         primary = bound.table.storage.primary.cluster
@@ -354,7 +354,7 @@ class ReplicationPlanner:
 
 
 def check_target(table: Table, target: str) -> None:
-    """Ensure that a cluster may have a copy of a table.
+    """Ensure that a copy of a table on a cluster is allowed.
 
     Raises:
         InvalidOperationError: the cluster is the table's primary.

@@ -1,9 +1,8 @@
 """The change of a table's primary cluster: planned without a loss, or forced after the loss of a cluster.
 
 Planned: a replication brings the new primary up to date. Then the table is locked exclusively, the remaining files are
-copied, and both clusters change their roles in the commit of the same transaction. Forced: the new primary continues
-with the files that it has, or can copy from other clusters. The losses are computed first, and the caller has to
-confirm them.
+copied, and both clusters change their roles in one commit. Forced: the new primary continues with the files that it has
+or can copy from other clusters. The caller must confirm the losses.
 
 Source: docs/reference/clusters.md, "Changes of the primary cluster".
 """
@@ -51,7 +50,7 @@ _MOST_IN_LINE = 10
 
 
 class PrimaryClusters:
-    """The changes of the primary clusters of tables. Safe to share between threads and processes."""
+    """The changes of the primary clusters of tables. The object is safe to share between threads and processes."""
 
     def __init__(self, services: Foundation, replicator: Replicator) -> None:
         self._services = services
@@ -72,18 +71,18 @@ class PrimaryClusters:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> PrimaryChange:
-        """Make a cluster the primary of a table. Safe to repeat after an error or a kill.
+        """Make a cluster the primary of a table. The call is safe to repeat after an error or a kill.
 
         The former primary becomes a secondary with a current copy. A killed call has either only copied files to the
         new primary, or completed the change. Writers and readers wait only while the remaining files are copied.
 
-        With ``force`` the former primary counts as lost. No file is read there, and no copy stays registered there.
+        With ``force`` the former primary is treated as lost: no file is read there, and no copy stays registered there.
 
         Args:
-            table: ``database.table``; without a database it is ``default``.
+            table: ``database.table``, or ``table`` for a table in the database ``default``.
             cluster: the new primary cluster.
             force: whether the former primary is lost.
-            confirm: the ``confirmation`` from the error of a forced call, or from its dry run.
+            confirm: the ``confirmation`` in the WritesLostError of a forced call, or in the result of a forced dry run.
             dry_run: whether to return only the directories that would be copied or lost.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
@@ -94,9 +93,9 @@ class PrimaryClusters:
         Raises:
             UnknownClusterError: the cluster is not configured.
             NoSuchTableError: the table does not exist.
-            InvalidOperationError: the object is a view; or ``force`` is set, and the former primary can be used.
-            WritesLostError: writes would be lost, and ``confirm`` does not confirm exactly these writes.
-            HivexError: as :meth:`Replicator.replicate`.
+            InvalidOperationError: the object is a view, or ``force`` is set although the former primary can be used.
+            WritesLostError: writes would be lost, and ``confirm`` is not the confirmation of exactly these writes.
+            HivexError: for the reasons of :meth:`Replicator.replicate`.
         """
         if confirm is not None and not force:
             raise InvalidParametersError("confirm belongs to a forced change; a planned one loses nothing.")
@@ -209,7 +208,7 @@ class PrimaryClusters:
         )
 
     def _can_be_used(self, cluster: str) -> bool:
-        """Return whether the files of a cluster can be reached now, without the use of cached results."""
+        """Return whether the files of a cluster can be reached now. Cached results are not used."""
         if cluster not in self._services.clusters:
             return False
         return ClusterHealth(self._services.clusters, self._services.roots).of_root(cluster).problem is None
@@ -227,7 +226,7 @@ class PrimaryClusters:
     def _rescue(
         self, survey: _Survey, target: str, running: RunningReplication, options: CopyOptions
     ) -> Mapping[RegisteredDirectory, str]:
-        """Copy lacking directories from other clusters to the target; return a dict from directory to checksum."""
+        """Copy directories that the target lacks from other clusters. Return a dict from directory to checksum."""
         contents = survey.contents
         names = {each.id: each for each in contents.partitions}
         plan = []
@@ -271,7 +270,7 @@ class PrimaryClusters:
         self._running.commit(running, changes)
 
     def _delete_withdrawn(self, survey: _Survey) -> None:
-        """Delete the files of withdrawn directories, which are not registered any more; errors are only logged."""
+        """Delete the files of withdrawn directories, which are not registered any more. Errors are only logged."""
         contents, withdrawn = survey.contents, survey.remainder.withdrawn
         for cluster, locations in contents.locations.items():
             files, held = self._services.files(cluster), contents.held.get(cluster, frozenset())
@@ -289,7 +288,7 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
     """Make the target of a replication the primary cluster of a table, in the commit of the replication.
 
     Raises:
-        HivexError: as :func:`primaries.switch_primary`.
+        HivexError: for the reasons of :func:`primaries.switch_primary`.
     """
     before = planned.table.storage.primary.cluster
     changed = primaries.switch_primary(
@@ -303,7 +302,7 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
 class _Survey:
     """The data of a table that remains after the loss of its primary cluster.
 
-    ``available`` is a dict from directory id to a cluster that has the directory, if possible the new primary.
+    ``available`` is a dict from directory id to a cluster with the directory: the new primary, if it has the directory.
     """
 
     table: StoredTable
@@ -368,8 +367,8 @@ def _name(table: str) -> QualifiedName:
 class Remainder:
     """The directories that remain readable, and the losses.
 
-    ``kept`` is a dict from partition id (None: a table without partitions) to readable directories. ``withdrawn`` are
-    the ids of directories that are available, but that queries must not read.
+    ``kept`` is a dict from partition id (None for a table without partitions) to readable directories. ``withdrawn``
+    are the ids of available directories that queries must not read.
     """
 
     kept: Mapping[int | None, Sequence[RegisteredDirectory]]
@@ -385,19 +384,19 @@ def remainder(
     copied: Collection[int | None],
     floors: Mapping[int | None, int],
 ) -> Remainder:
-    """Return the remaining directories and the losses of a table whose primary cluster is lost. Pure.
+    """Return the remaining directories and the losses of a table whose primary cluster is lost.
 
-    In the partitions that the new primary has copies of, a write is kept or lost as a whole. There are two exceptions.
-    A partition without a copy does not cause the loss of a write in other partitions. If a lost write was merged with
-    other writes, by a compaction or in a streaming batch, its rows in the merged directory are kept.
+    A write is kept or lost as a whole in all partitions that the new primary has copies of. A partition without a copy
+    does not cause the loss of a write in other partitions. If a compaction or a streaming batch has merged a lost write
+    with other writes, the rows of the lost write in the merged directory are kept.
 
     Args:
         table: the table.
-        contents: all of its partitions and directories.
+        contents: all partitions and directories of the table.
         snapshot: the current snapshot.
         available: the ids of the directories that the new primary has or can get.
         copied: the ids of the partitions that the new primary has a copy of.
-        floors: a dict from partition id to a write id. Replaced directories up to this write id were removed.
+        floors: a dict from partition id to the write id up to which replaced directories were removed.
     """
     names: dict[int | None, str | None] = {None: None}
     if table.is_partitioned:
@@ -434,7 +433,7 @@ def remainder(
 
 
 def _writes(lost: Iterable[RegisteredDirectory]) -> set[int]:
-    """Return the write ids of lost directories, without directories that merge several writes."""
+    """Return the write ids of lost directories. Directories that merge several writes are left out."""
     found = (parse_directory(each.name) for each in lost)
     return {each.max_write_id for each in found if each is not None and not _is_merged(each)}
 
@@ -466,9 +465,10 @@ def _read(
 
 
 def _counts(directory: RegisteredDirectory, floor: int) -> bool:
-    """Return whether the loss of a directory is a loss of rows, because no other directory has these rows.
+    """Return whether the loss of a directory is a loss of rows.
 
-    A compacted directory has no such rows as long as the directories that it has replaced still exist.
+    A compacted directory can be lost without a loss of rows as long as the directories that it has replaced still
+    exist.
     """
     found = parse_directory(directory.name)
     return found is None or not found.visibility_txn_id or found.max_write_id <= floor
@@ -479,7 +479,7 @@ def _is_merged(found: AcidDirectory) -> bool:
 
 
 def _write_ids(found: AcidDirectory) -> tuple[int, int]:
-    """Return the first and the last write id whose rows a directory may have."""
+    """Return the first and the last write id whose rows a directory can have."""
     # An INSERT OVERWRITE has one write id, and its base begins at 0; a compacted base has all up to its own.
     if found.min_write_id == 0 and not found.visibility_txn_id:
         return found.max_write_id, found.max_write_id

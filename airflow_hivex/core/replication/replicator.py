@@ -1,8 +1,8 @@
 """The replicator: copies the directories of tables that a cluster lacks, and registers the copies.
 
-One transaction, which locks the tables for reading, does all of this. So the cleaner keeps the directories of the
-snapshot, and all copies become visible with the commit. Compactions and writes continue meanwhile. If the client dies,
-its transaction times out, and no query sees the copies. The next replication reuses the files.
+One transaction, which locks the tables for reading, copies and registers. The cleaner keeps the directories that the
+transaction reads, and all copies become visible with the commit. Compactions and writes can run at the same time. If
+the client dies, the transaction times out, and no query sees the copies. The next replication reuses the files.
 
 Source: docs/reference/clusters.md, "Storage".
 """
@@ -57,13 +57,13 @@ _MOST_TRIES = 3
 AloneChange: TypeAlias = Callable[[Connection, int, Sequence[PlannedTable], Moment], None]
 """A function that changes the metastore in the commit of a replication under exclusive locks.
 
-Its arguments are the connection, the id of the transaction, the planned tables, and the moment of the snapshot.
+The arguments are the connection, the id of the transaction, the planned tables, and the moment of the snapshot.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """A replication under exclusive locks: the change in its commit, and the extent of the locks."""
+    """The options of a replication under exclusive locks: the change in the commit, and the extent of the locks."""
 
     change: AloneChange
     database: str | None = None
@@ -71,7 +71,7 @@ class _Alone:
 
 
 class Replicator:
-    """The copying of tables and partitions to clusters. Safe to share between threads and processes."""
+    """The copying of tables and partitions to clusters. The object is safe to share between threads and processes."""
 
     def __init__(self, services: Foundation) -> None:
         self._services = services
@@ -98,19 +98,20 @@ class Replicator:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> Replication:
-        """Copy the directories of tables that a cluster lacks, as of one snapshot; return the copied directories.
+        """Copy the directories of tables that a cluster lacks, as of one snapshot. Return the copied directories.
 
-        No copy is visible before all files are copied and verified. Safe to repeat after an error or a kill: existing
-        files with the right checksum stay. A second replication of a table to the cluster waits for the first one.
+        No copy is visible before all files are copied and verified. The call is safe to repeat after an error or a
+        kill: existing files with the right checksum stay. A second replication of a table to the cluster waits for the
+        first replication.
 
         Args:
             tables: one name or several, as ``database.table``; the default database is ``default``. Views need no copy,
                 since all clusters share one metastore.
             cluster: the cluster that gets the copies.
-            partitions: names of partitions of one table. A name may have only some of the keys (``year=2013``). None
-                means all partitions.
-            partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
-                (``year = 2013, month < 3``), instead of names.
+            partitions: names of partitions of one table. A name with only some of the keys (``year=2013``) is allowed.
+                None means all partitions.
+            partition_filter: conditions on the partition keys of one table, as in a PARTITION clause (``year = 2013,
+                month < 3``). Give either names or conditions.
             dry_run: whether to return only the directories that would be copied, with their sizes.
             verify: whether to read also the registered copies, and to copy damaged copies again.
             threads: the number of files that are copied at the same time.
@@ -126,14 +127,16 @@ class Replicator:
             NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
             InvalidOperationError: the cluster is the primary of a table, or partitions are named for a table without
                 partition keys.
-            InvalidParametersError: no table is named, an option is not valid, or several tables have named partitions.
+            InvalidParametersError: no table is named, an option is not valid, or partitions are named for several
+                tables.
             CopyAlteredError: a source or a copy is truncated or altered.
-            CopyOutdatedError: streaming writers have added files to the same directories during each attempt.
+            CopyOutdatedError: streaming writers have added files to the copied directories during each attempt.
             StorageError: a file system cannot be read or written, or is full.
             RootMissingError, ForeignRootError: the root of the target is not mounted, or is another root.
             JobError: the job that copies has failed, or its cluster cannot run jobs.
             LockError, DeadlockError: other transactions lock the tables for too long.
-            TransactionAbortedError: another client has aborted the transaction, or it had no heartbeat for too long.
+            TransactionAbortedError: another client has aborted the transaction, or the transaction had no heartbeat for
+                too long.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
         target = self._services.clusters.get(cluster).name
@@ -183,8 +186,8 @@ class Replicator:
         """Copy all registered directories of tables under exclusive locks, and apply ``then`` in the commit.
 
         Complete directories that no new snapshot reads are copied, too, since an open transaction of several statements
-        may still read them. If ``database`` is given, it is locked as a whole, so that no table is created in it
-        meanwhile. ``lock_timeout_s`` limits the wait for the locks.
+        can still read them. A given ``database`` is locked as a whole, so that no other client creates a table in it.
+        ``lock_timeout_s`` limits the wait for the locks.
 
         Raises:
             As :meth:`replicate`.
@@ -199,9 +202,9 @@ class Replicator:
     def _retried(
         self, replicate: Callable[[RunningReplication], Replication], user: str | None, agent_info: str | None
     ) -> Replication:
-        """Run a replication in its own transaction, and return its result.
+        """Run a replication in a transaction of its own, and return the result.
 
-        If streaming writers have changed the files meanwhile, the replication is retried.
+        If streaming writers have changed the files during the replication, the replication is retried.
         """
         for attempt in range(_MOST_TRIES):
             try:
@@ -222,11 +225,11 @@ class Replicator:
         running: RunningReplication,
         options: CopyOptions,
     ) -> dict[RegisteredDirectory, str]:
-        """Copy directories of a table from the clusters that have them; return a dict from directory to checksum.
+        """Copy directories of a table from the clusters that have them. Return a dict from directory to checksum.
 
-        Each item of ``wanted`` has the partition, the directory, its source cluster, and the location of the partition
-        there. ``registered`` is a dict from partition to the location of its copy on the target. The caller has locked
-        the table exclusively, and registers the copies.
+        Each item of ``wanted`` has the partition, the directory, the source cluster, and the location of the partition
+        on the source cluster. ``registered`` is a dict from partition to the location of the partition's copy on the
+        target. The caller must lock the table exclusively, and register the copies.
         """
         partitions = {each.name: each for each in bound.partitions}
         lacking = [
@@ -253,10 +256,11 @@ class Replicator:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> None:
-        """Withdraw the copy of a table or a partition on a cluster, if it exists, and delete its files.
+        """Withdraw the copy of a table or a partition on a cluster, if there is one, and delete the files of the copy.
 
-        The call waits for the readers of the table, and locks it exclusively. The files of an external table stay. Safe
-        to repeat, but the remaining files of a killed call stay until the table is replicated there again.
+        The call waits for the readers of the table, and locks the table exclusively. The files of an external table
+        stay. The call is safe to repeat, but the remaining files of a killed call stay until the table is replicated to
+        the cluster again.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -289,11 +293,11 @@ class Replicator:
             self._services.transactions.commit(running.txn_id)
 
     def clean(self, most_s: float | None = None) -> int:
-        """Delete the files of copies that are not needed any more; return the number of emptied places.
+        """Delete the files of copies that are not needed any more, and return the number of emptied places.
 
         These are the files of unfinished replications, and of replaced or withdrawn copies. Files of other programs in
-        the same folders stay. The call stops after ``most_s`` seconds, if given, and the next call continues. The
-        housekeeper calls this method. Safe at any time, and safe to repeat.
+        the same folders stay. The call stops after ``most_s`` seconds, if given, and the next call continues. The call
+        is safe at any time, and safe to repeat.
         """
         return self._leftovers.clean(most_s)
 
@@ -397,10 +401,10 @@ class Replicator:
         self._running.commit(running, changes)
 
     def _checked(self, planned: PlannedTable, copied: CopiedFiles) -> tuple[dict[int, str], frozenset[int]]:
-        """Return a dict from id of a copied directory to checksum, and the ids without an earlier recorded checksum.
+        """Return a dict from id of a copied directory to checksum, and the ids that had no recorded checksum before.
 
         Raises:
-            CopyAlteredError: the checksum of a directory differs from the recorded one.
+            CopyAlteredError: the checksum of a directory differs from the recorded checksum.
         """
         known = self._catalog.copy_checksums([each.registered for each in planned.lacking if each.registered])
         checksums: dict[int, str] = {}
@@ -439,9 +443,9 @@ def _check_options(
 def copy_statuses(
     bound: BoundTable, contents: TableContents, registered_ms: Mapping[int, int], now_ms: int
 ) -> Iterator[CopyStatus]:
-    """Yield the states of all copies of each partition. The copy on the primary is the first one. Pure.
+    """Yield the states of all copies of each partition, first the copy on the primary.
 
-    ``registered_ms`` is a dict from directory id to the time of its registration on the primary.
+    ``registered_ms`` is a dict from directory id to the time of the directory's registration on the primary.
     """
     primary = bound.table.storage.primary.cluster
     places = {cluster: registered_places(contents, cluster) for cluster in bound.copies}
@@ -493,7 +497,7 @@ def _status(
 def _commits(lacks: Sequence[RegisteredDirectory], own: Sequence[RegisteredDirectory]) -> set[int]:
     """Return the write ids of the commits that a copy lacks.
 
-    A directory with merged writes counts only for its write ids above the highest write id of the copy.
+    Of a directory with merged writes, only the write ids above the highest write id of the copy are returned.
     """
     highest = max((last for each in own if (last := _last_write_id(each)) is not None), default=0)
     found: set[int] = set()

@@ -120,7 +120,7 @@ class ReplicationTransactions:
     def try_lock(self, running: RunningReplication, tables: Iterable[tuple[str, int]], cluster: str) -> bool:
         """Lock tables against other replications to a cluster. Return False at once if such a replication is running.
 
-        ``tables`` has the database and id of each table.
+        ``tables`` has a pair (database, id) for each table.
         """
         wanted = [_of_copy(database, table_id, cluster) for database, table_id in tables]
         return self._locks.acquire(wanted, running.txn_id, wait=False).is_acquired
@@ -222,9 +222,9 @@ def this_process() -> str:
 
 
 def is_dead(process: str) -> bool:
-    """Return whether a process, described by :func:`this_process`, ran on this machine and has ended.
+    """Return whether a process ran on this machine and has ended. ``process`` is a result of :func:`this_process`.
 
-    The result is False if this is not known, as for other machines and other containers.
+    The result is False for a process of another machine or container.
     """
     facts = process.split(" ")
     if len(facts) != _FACTS or "" in facts or tuple(facts[1:3]) != _machine() or not facts[3].isdecimal():

@@ -51,7 +51,7 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """The plan with the existing files in the places of copies, and the copied files with their checksums."""
+    """The plan, with the files that exist in the places of copies, and the copied files, with their checksums."""
 
     planned: Sequence[PlannedTable]
     files: Sequence[FileCopy]
@@ -68,12 +68,12 @@ class Transfers:
     def transfer(
         self, running: RunningReplication, planned: Sequence[PlannedTable], target: str, options: CopyOptions
     ) -> Transferred:
-        """Copy the files of the lacking directories; return the plan and the copied files.
+        """Copy the files of the directories that the target lacks. Return the plan and the copied files.
 
-        The caller has locked the tables against other replications to the cluster.
+        The caller must lock the tables against other replications to the cluster.
 
         Raises:
-            HivexError: as :func:`~airflow_hivex.core.replication.copying.copy_files` and
+            HivexError: for the reasons of :func:`~airflow_hivex.core.replication.copying.copy_files` and
                 :func:`~airflow_hivex.core.replication.job_copies.copy_by_jobs`.
             RootMissingError, ForeignRootError: the root of the target is not mounted, or is another root.
         """
@@ -96,7 +96,7 @@ class Transfers:
         options: CopyOptions,
         files: Callable[[str], ClusterFiles],
     ) -> CopiedFiles:
-        """Copy files by a job, by threads of this process, or by both; return the copied files with checksums."""
+        """Copy files by a job, by threads of this process, or by both. Return the copied files with checksums."""
         left, by_job = wanted, CopiedFiles({}, frozenset())
         cluster = self._job_cluster(wanted, target, options)
         if cluster is not None:
@@ -201,13 +201,12 @@ class CopyComparison:
     def without_equal(
         self, planned: PlannedTable, known: Mapping[int, str], txn_id: int, unfinished: Collection[str]
     ) -> PlannedTable:
-        """Return the plan after a comparison of its present directories with their sources.
+        """Return the plan, to which those directories of the target are added that differ from their sources.
 
-        A directory that the target already has, but that differs from its source, becomes a lacking directory. It is
-        copied again to the same location. A changed partition of a plain table is copied into a new folder, since
-        queries may be reading the old folder. If an earlier replication has left a folder for this partition in
-        ``unfinished``, this folder is used. Unchanged files are reused. ``known`` is a dict from directory id to
-        recorded checksum.
+        Each directory in ``planned.present`` is compared with its source. A directory that differs is copied again to
+        the same location. A changed partition of a plain table is copied into a new folder, since queries can be
+        reading the old folder; ``unfinished`` are such folders of earlier replications, which are used again. Unchanged
+        files are reused. ``known`` is a dict from directory id to recorded checksum.
         """
         if not planned.present:
             return planned
@@ -272,7 +271,7 @@ def checksum_of(checksums: Mapping[str, str]) -> str:
 
 
 def _is_apart(name: str) -> bool:
-    """Return whether readers and replications ignore a file: a hidden file, or an unfinished copy."""
+    """Return whether readers and replications ignore a file, because it is a hidden file or an unfinished copy."""
     last = name.rpartition("/")[2]
     return last.startswith(".") or last.endswith(UNFINISHED)
 

@@ -1,1 +1,1 @@
-"""The runners of jobs: each runs plans on the Spark of a cluster, and returns the results."""
+"""The runners of jobs. A runner runs plans on the Spark of a cluster, and returns the results."""

@@ -1,9 +1,8 @@
 """Jobs on a Spark Connect server, for clusters whose job tracker is ``sc://host:port``.
 
 This process is a thin client: it needs no Java, and starts in a second. One session of the server runs all jobs of this
-process that have the same configuration. The code of this package is sent with the tasks, so that they use the release
-of the client. The client moves files to their places, so this machine must have the file system of the cluster under
-the same URI.
+process that have the same configuration. The code of this package is sent with the tasks. The client moves written
+files to their places, so this machine must have the file system of the cluster under the same URI.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _Key = tuple[tuple[str, str], ...]
 
 
 class ConnectRunner:
-    """A runner of plans on one Spark Connect server. Several threads may run plans at the same time."""
+    """A runner of plans on one Spark Connect server. Several threads are allowed to run plans at the same time."""
 
     def __init__(self, url: str, silence_s: float = SILENCE_S, patience_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Create the runner; ``silence_s`` is the longest time without an answer from a server that runs a job."""
+        """Create the runner. ``silence_s`` is the longest time without an answer from a server that runs a job."""
         self._url = url
         self.patience_s = patience_s
         """The longest time in seconds for the first answer of a server that accepts connections."""
@@ -64,7 +63,7 @@ class ConnectRunner:
 
         Raises:
             AnalysisError: Spark refuses the statement, or the columns of an INSERT.
-            JobCancelledError: :meth:`cancel` was called for the plan's tag, perhaps before the job began.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, before or while the job ran.
             ClusterUnreachableError: the server does not answer, or ended while the job ran; no rows were written.
             JobError: any other failure, such as an overflow, or a server of another release of Spark.
         """
@@ -73,11 +72,11 @@ class ConnectRunner:
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
     ) -> JobResult:
-        """Return the result of a plan with a write that a later process can take over; see ``ResumingRunner``.
+        """Return the result of a plan whose write another process can continue; see ``ResumingRunner``.
 
         Raises:
-            WriteTakenBackError: another process has taken over the write; its files are unchanged.
-            HivexError: an error of :meth:`run`.
+            WriteTakenBackError: another process has taken over the write. The files of the write are unchanged.
+            HivexError: for the reasons of :meth:`run`.
         """
         return self._submit(plan, cluster, write, report)
 
@@ -132,7 +131,7 @@ class ConnectRunner:
             raise
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
+        """Stop the job with a tag, and wait at most a minute for its end. A job that has not begun never begins."""
         self._jobs.cancel(tag)
 
     def has_operation(self, operation: ServerOperation, cluster: str) -> bool:
@@ -233,12 +232,12 @@ class ConnectRunner:
             return kept_session(self._sessions, key, lambda: _new_session(connect_server.with_token(self._url)))
 
     def _leave(self, session: Any) -> None:
-        """Remember a session whose server did not answer, because its job may still run on the server."""
+        """Remember a session whose server did not answer, because the session's job can still run on the server."""
         with self._lock:
             self._left.append((session.client._session_id, session.client._user_id or ""))
 
     def _release_left(self, stub: Any, limits: Mapping[str, Any]) -> None:
-        """End the remembered sessions, and with them their jobs, on a server that answers again."""
+        """End the remembered sessions and the jobs of these sessions on a server that answers again."""
         from pyspark.sql.connect.proto import base_pb2
 
         while self._left:
@@ -252,7 +251,7 @@ class ConnectRunner:
 
 
 def _new_session(url: str) -> SparkSession:
-    """Return a new session. The builder of pyspark would turn the whole process to Spark Connect."""
+    """Return a new session, made without pyspark's builder, which would turn the whole process to Spark Connect."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
@@ -291,7 +290,7 @@ def _nothing_written(plan: Plan) -> str:
 
 @contextmanager
 def _libraries(cluster: str) -> Iterator[None]:
-    """Turn an ImportError of the block, which imports the client of Spark Connect, into an error with a remedy.
+    """Turn an ImportError in the block into a JobError with a remedy. The block imports the client of Spark Connect.
 
     Raises:
         JobError: a library is missing, or the files of pyspark do not belong to its package.

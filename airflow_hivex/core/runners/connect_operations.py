@@ -1,8 +1,8 @@
-"""The operation of a Spark Connect server that writes the rows of a statement, begun by this or an earlier process.
+"""The operation on a Spark Connect server that writes the rows of a statement. An earlier process can have begun it.
 
-The server keeps an operation for minutes after the end of its client (spark.connect.execute.manager.detachedTimeout). A
-later client attaches to the operation by its id, and reads all responses from the first one. For this purpose the
-server must keep all responses. So, unlike pyspark, this module releases no response before the end.
+The server keeps an operation for minutes after the end of its client (spark.connect.execute.manager.detachedTimeout).
+Another client can attach to the operation by its id, and read all responses from the beginning. To make this possible,
+this module, unlike pyspark, releases no response before the end of the operation.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class ConnectOperation:
         self._write = write
         self._observed: dict[str, object] = {}
         self.refused: HivexError | None = None
-        """The error that ended the write here, for example because another process took the write over, or None."""
+        """The error that ended the write in this process, or None."""
 
     def save(self, writer: DataFrameWriter, uri: str) -> Mapping[str, object]:
-        """Run a writer, or wait for the operation of an earlier process; then claim the written files for this process.
+        """Run a writer, or wait for the operation of an earlier process. Then claim the written files for this process.
 
-        Returns the observed metrics of the rows.
+        Return the observed metrics of the rows.
 
         Raises:
             WriteTakenBackError: another process has taken over the write.
@@ -60,7 +60,7 @@ class ConnectOperation:
     def interrupt(self) -> None:
         """Ask the server to stop the operation of an earlier process.
 
-        An operation that this process has begun is stopped by its tag instead.
+        An operation that this process has begun is not stopped by this method, but by its tag.
         """
         from pyspark.sql.connect.proto import base_pb2
 
@@ -89,7 +89,7 @@ class ConnectOperation:
         return operation
 
     def _complete(self, operation: ServerOperation, request: Any) -> None:
-        """Wait until the operation is complete. With a ``request``, begin it first."""
+        """Wait until the operation is complete. With a ``request``, begin the operation before the wait."""
         import grpc
         from pyspark.sql.connect.expressions import LiteralExpression
         from pyspark.sql.connect.shell.progress import Progress, from_proto

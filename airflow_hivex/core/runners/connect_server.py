@@ -1,7 +1,7 @@
 """Spark Connect servers of this user on this machine: ``hivex spark start``, ``status`` and ``stop``.
 
 A server listens on this machine only, and answers clients with its token. The token, the process id and the log are in
-a private folder of the user, one for each port. A client of the same user finds the token there.
+a private folder of the user, one folder for each port. A client of the same user finds the token in this folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LINES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A started server. ``began`` is the start time of its process, because a later process may have the same id."""
+    """A started server. ``began`` is the start time of its process, because the system can reuse a process id."""
 
     port: int
     pid: int
@@ -49,7 +49,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Return the job tracker of a cluster whose jobs the server runs."""
+        """Return the URL of the server, which is the job tracker of a cluster whose jobs run on the server."""
         return f"sc://localhost:{self.port}"
 
     @property
@@ -110,7 +110,7 @@ def known_server(port: int) -> Server | None:
 
 
 def with_token(url: str) -> str:
-    """Return the URL of a job tracker, with the token of the server if this user has started it on this machine."""
+    """Return the URL of a job tracker. The token is added if this user has started the server on this machine."""
     where = urlsplit(url)
     if where.hostname not in _HOSTS or ";token=" in url or os.environ.get(TOKEN_VARIABLE):
         return url
@@ -126,9 +126,9 @@ def with_token(url: str) -> str:
 def start(
     port: int = DEFAULT_PORT, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> tuple[Server, bool]:
-    """Start the server on a port unless it runs, and wait for its answer. Return the server, and True if it is new.
+    """Start the server on a port, and wait for its answer. Return a pair: the server, and whether it was started now.
 
-    Safe to repeat. ``conf`` is Spark's configuration; a running server keeps its own.
+    If the server already runs, it keeps its configuration, and nothing is started. ``conf`` is Spark's configuration.
 
     Raises:
         SparkServerError: another program uses the port, or Spark is not installed.
@@ -148,7 +148,7 @@ def start(
 
 
 def missing_library() -> str | None:
-    """Return the reason why a client of Spark Connect cannot run in this process, or None if it can."""
+    """Return the reason why a client of Spark Connect cannot run in this process, or None if a client can run."""
     try:
         import grpc  # noqa: F401
         import pyspark.sql.connect.proto  # noqa: F401
@@ -158,7 +158,7 @@ def missing_library() -> str | None:
 
 
 def stop(port: int = DEFAULT_PORT) -> bool:
-    """Stop the server on a port, and wait until the port is free; return whether a server ran.
+    """Stop the server on a port, and wait until the port is free. Return whether a server ran.
 
     Raises:
         SparkServerError: the process of the server does not end.

@@ -1,7 +1,7 @@
 """The check that a Spark Connect server still answers while a job runs on it.
 
-If a server hangs, or a network loses packets, the connection is not closed, and the client would wait for ever.
-Therefore the watch sends a small request over the connection of the job from time to time.
+If a server hangs, or a network loses packets, the connection stays open, and a client without the watch would wait for
+ever. The watch sends a small request over the connection of the job from time to time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _INTERRUPTS = 3
 
 
 class ConnectWatch:
-    """A watch over the server of a session while a job runs. It closes the connection if the server stays silent."""
+    """A watch over the server of a session while a job runs, which closes the connection if the server stays silent."""
 
     def __init__(self, session: SparkSession, silence_s: float) -> None:
-        """Create the watch; ``silence_s`` is the longest time without an answer from the server."""
+        """Create the watch. ``silence_s`` is the longest time without an answer from the server."""
         self._session: Any = session
         self._silence_s = silence_s
         self._interval_s = min(_INTERVAL_S, silence_s / 3)
@@ -48,7 +48,7 @@ class ConnectWatch:
             self._ended.set()
 
     def interrupt(self, tag: str) -> None:
-        """Ask the server to stop the operations with a tag; after three unanswered calls, close the connection."""
+        """Ask the server to stop the operations with a tag. After three unanswered calls, close the connection."""
         import grpc
 
         client = self._session.client
@@ -81,7 +81,7 @@ class ConnectWatch:
 
 
 def release_of(stub: Any, user: str, **limits: Any) -> str:
-    """Return the release of a server's Spark, from a session that is ended at once.
+    """Return the release of a server's Spark.
 
     Raises:
         grpc.RpcError: the server does not answer in time, or refuses the call.
@@ -123,7 +123,7 @@ def answered_release(stub: Any, user: str, address: Address, patience_s: float, 
 
 
 def ask(session: Any, limit_s: float) -> None:
-    """Ask the server of a session for its release, and so check that it knows the session.
+    """Ensure that the server of a session answers and knows the session.
 
     Raises:
         grpc.RpcError: the server does not answer in time, or does not know the session.

@@ -1,9 +1,9 @@
 """Jobs by spark-submit, for clusters whose job tracker is ``spark://host:port``, ``yarn`` or ``k8s://url``.
 
-The driver runs on this machine, in a process of its own (client mode); its executors run on the cluster. This process
-sends the files of this package, and the plans as messages, to the driver. The driver runs all jobs of this process with
-the same configuration, and ends a minute after the last job. The driver moves files to their places, so this machine
-must have the file system of the cluster under the same URI.
+The driver runs on this machine, in a process of its own (client mode). The executors of the driver run on the cluster.
+This process sends the files of this package, and the plans as messages, to the driver. One driver runs all jobs of this
+process with the same configuration, and ends a minute after the last job. The driver moves written files to their
+places, so this machine must have the file system of the cluster under the same URI.
 """
 
 from __future__ import annotations
@@ -64,10 +64,13 @@ _CLOSED = _End(SparkProcessError, "this process has ended the driver of its jobs
 
 
 class DriverProcess:
-    """One driver of spark-submit in client mode. The constructor starts it. It ends at the latest with this process."""
+    """One driver of spark-submit in client mode, which the constructor starts.
+
+    The driver ends at the latest with this process.
+    """
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
-        """Start the driver; ``cluster`` is the name of the cluster in errors.
+        """Start the driver. ``cluster`` is the name of the cluster in errors.
 
         Raises:
             JobError: spark-submit is not installed, or a setting is not valid.
@@ -115,11 +118,11 @@ class DriverProcess:
 
     @property
     def has_executors(self) -> bool:
-        """Return whether the driver has executors, so that it can run a job even without a cluster manager."""
+        """Return whether the driver has executors. With executors it can run a job even without a cluster manager."""
         return self._end is None and self._executors > 0
 
     def reserve(self) -> bool:
-        """Reserve the driver for a job, until :meth:`release`; return False if the driver is ending."""
+        """Reserve the driver for a job until :meth:`release`, and return True. Return False if the driver is ending."""
         with self._lock:
             if self._end is not None:
                 return False
@@ -130,7 +133,7 @@ class DriverProcess:
             return True
 
     def release(self) -> None:
-        """Release the driver after a job. The driver holds executors, so it ends after some time without jobs."""
+        """Release the driver after a job. A driver without jobs ends after some time, because it holds executors."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._end is None:
@@ -139,10 +142,10 @@ class DriverProcess:
                 self._timer.start()
 
     def wait_until_started(self, cancelled: threading.Event, cluster: str) -> None:
-        """Wait until Spark runs. The cluster manager may let the application wait.
+        """Wait until Spark runs. The wait can be long if the cluster manager lets the application wait.
 
         Raises:
-            JobCancelledError: ``cancelled`` was set meanwhile.
+            JobCancelledError: ``cancelled`` was set during the wait.
             ClusterUnreachableError: no cluster manager answers.
             JobError: Spark did not start.
         """
@@ -179,16 +182,16 @@ class DriverProcess:
                 self._progress.pop(tag, None)
 
     def progress(self, tag: str) -> Progress | None:
-        """Return the last progress that the driver has sent for a job, or None if it has sent none."""
+        """Return the last progress that the driver has sent for a job, or None if the driver has sent none."""
         return self._progress.get(tag)
 
     def is_alone(self, tag: str) -> bool:
-        """Return whether a job is the only one of the driver."""
+        """Return whether a job is the only job of the driver."""
         with self._lock:
             return list(self._jobs) == [tag]
 
     def cancel(self, tag: str) -> None:
-        """Stop a job on the cluster, if it runs. Safe to repeat."""
+        """Stop a job on the cluster, if the job runs. The call is safe to repeat."""
         self._send("cancel", tag=tag)
 
     def close(self) -> None:
@@ -197,7 +200,7 @@ class DriverProcess:
         self._ended.wait(2 * _END_LIMIT_S)
 
     def abandon(self) -> None:
-        """Leave the driver to the parent process, which has started it. A forked process calls this method."""
+        """Leave the driver to the parent process, which has started the driver. A forked process calls this method."""
         self._end = _End(JobError, "this process was forked when a driver ran already")
         self._listener.close()
         if self._channel is not None:
@@ -260,7 +263,7 @@ class DriverProcess:
                 self._finish_later(_end_of(message["document"]))
 
     def _check_executors(self) -> None:
-        """End the driver if the cluster is lost, because its jobs would wait for executors for ever."""
+        """End the driver if the cluster is lost, because the jobs would wait for executors for ever."""
         if self._executors:
             return
         if self._had_executors and time.monotonic() - self._without_since > self._executors_limit_s:
@@ -296,7 +299,7 @@ class DriverProcess:
             )
 
     def _finish_later(self, end: _End) -> None:
-        """Refuse new jobs. The driver is about to close the stream of its messages; then :meth:`_finish` is called."""
+        """Refuse new jobs. When the driver closes the stream of its messages, :meth:`_finish` is called."""
         with self._lock:
             self._end = self._end or end
 
@@ -391,10 +394,10 @@ _STOP_LIMIT_S = 10.0
 
 
 class SubmitRunner:
-    """A runner of plans on one cluster manager. Several threads may run plans at the same time."""
+    """A runner of plans on one cluster manager. Several threads are allowed to run plans at the same time."""
 
     def __init__(self, master: str, conf: Mapping[str, str] | None = None) -> None:
-        """Create the runner. The configuration of a plan overrides ``conf``, the configuration of Spark."""
+        """Create the runner. ``conf`` is Spark's configuration, which the configuration of a plan overrides."""
         self._master = master
         self._conf = dict(conf or {})
         self._jobs = RunningJobs()
@@ -407,7 +410,7 @@ class SubmitRunner:
 
         Raises:
             AnalysisError: Spark refuses the statement, or the columns of an INSERT.
-            JobCancelledError: :meth:`cancel` was called for the plan's tag, perhaps before the job began.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, before or while the job ran.
             ClusterUnreachableError: the cluster manager does not answer, or the executors were lost; no rows were
                 written.
             SparkProcessError: the driver has ended; no rows were written.
@@ -433,7 +436,7 @@ class SubmitRunner:
             driver.release()
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
+        """Stop the job with a tag, and wait at most a minute for its end. A job that has not begun never begins."""
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:
@@ -452,7 +455,7 @@ class SubmitRunner:
         return Health(version=submission.release_of(home))
 
     def _reserved(self, conf: Mapping[str, str], cluster: str) -> DriverProcess:
-        """Return a driver with this configuration, reserved for a job.
+        """Return a driver with a configuration. The driver is reserved for a job.
 
         Raises:
             ClusterUnreachableError: the cluster manager does not answer.
@@ -476,7 +479,7 @@ class SubmitRunner:
 
 
 class _Interrupt:
-    """The interrupt of a job. It stops the job, or the driver of the job if the job does not stop in time."""
+    """The interrupt of a job, which stops the job, or the job's driver if the job does not stop in time."""
 
     def __init__(self, driver: DriverProcess, tag: str) -> None:
         self._driver = driver

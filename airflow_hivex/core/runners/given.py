@@ -1,4 +1,4 @@
-"""Jobs in a SparkSession of the user, as in a notebook. They read and write DataFrames of this session."""
+"""Jobs in a SparkSession of the user, as in a notebook. The jobs read and write DataFrames of this session."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class GivenRunner:
     def __init__(self, spark: SparkSession, views: Sequence[str] = (), kept: Kept | None = None) -> None:
         """Create the runner.
 
-        ``views`` are temporary views of the session that plans may read. ``kept`` has the DataFrames whose rows are
-        computed once; a result is refused if an executor with such rows was lost.
+        ``views`` are temporary views of the session that plans are allowed to read. ``kept`` has the DataFrames whose
+        rows are computed once. A result is refused if an executor with such rows was lost.
         """
         self._spark = spark
         self._views = tuple(views)
@@ -70,13 +70,13 @@ class GivenRunner:
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:  # noqa: ARG002 - it is the same for all
-        """Return whether jobs can run, which is true unless the user has stopped the session."""
+        """Return whether jobs can run. Jobs can run until the user stops the session."""
         if _is_stopped(self._spark):
             return Health(_stopped())
         return Health(version=self._spark.version)
 
     def _check_kept(self, cluster: str) -> None:
-        """Refuse a result whose rows may have been computed twice.
+        """Refuse a result whose rows can have been computed twice.
 
         Raises:
             JobError: an executor with kept rows was lost.
@@ -100,11 +100,11 @@ class GivenRunner:
 def check_session(spark: SparkSession) -> None:
     """Refuse a session of Spark Connect, and a stopped session.
 
-    A server of Spark Connect resolves the views of a query when the rows are computed. At that time the views of the
-    plan do not exist any more.
+    A server of Spark Connect resolves the views of a query when the rows are computed, after the views of the plan were
+    dropped.
 
     Raises:
-        InvalidOperationError: the session is one of Spark Connect, or is stopped.
+        InvalidOperationError: the session is a session of Spark Connect, or is stopped.
     """
     if is_connect(spark):
         raise InvalidOperationError(
@@ -128,7 +128,7 @@ def _stopped() -> InvalidOperationError:
 
 
 def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
-    """Return the rows of a plan's query as a DataFrame, which computes them later; for ``views`` see GivenRunner.
+    """Return a DataFrame of a plan's query, which computes the rows on use. For ``views`` see :class:`GivenRunner`.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -208,7 +208,7 @@ def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:
 
 
 def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
-    """Return a temporary view of a session as a DataFrame, or None if it does not exist."""
+    """Return a temporary view of a session as a DataFrame, or None if the view does not exist."""
     session: Any = spark
     is_there = session._jsparkSession.sessionState().catalog().getTempView(name).isDefined()
     return spark.table(quoted(name)) if is_there else None
@@ -218,9 +218,9 @@ def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
 def frame_views(
     spark: SparkSession, frames: Sequence[DataFrame], kept_ones: Sequence[bool]
 ) -> Iterator[tuple[list[str], GivenRunner]]:
-    """Create views of DataFrames for the block; yield the names of the views, and a runner of jobs that read them.
+    """Create views of DataFrames for the block. Yield a pair: the names of the views, and a runner for jobs on them.
 
-    ``kept_ones`` has True for each DataFrame whose rows are computed now, once for all readers.
+    ``kept_ones`` has True for each DataFrame whose rows are computed once, now, for all readers.
     """
     views: list[str] = []
     with Kept(spark) as kept:

@@ -1,4 +1,4 @@
-"""Java for Spark on this machine: the check of its installation, the archive of classes, the output of processes."""
+"""Java for Spark on this machine: the check of Java's installation, the archive of classes, the output of processes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ VARIABLE = "HIVEX_SPARK_ARCHIVE"
 def archive_file() -> Path | None:
     """Return the path of the archive of classes (class-data sharing), or None if no archive is used.
 
-    The file may not exist. ``hivex spark archive`` writes the archive, and the Java process of Spark starts faster with
-    it. If the archive is from another Java or Spark, or from other options, Java ignores it.
+    The file exists only after ``hivex spark archive``. The Java process of Spark starts faster with the archive. Java
+    ignores an archive from another Java or Spark, or from other options.
 
-    The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, no archive is used.
+    The environment variable ``HIVEX_SPARK_ARCHIVE`` names another file. With an empty value, no archive is used.
     """
     given = os.environ.get(VARIABLE)
     if given is not None:
@@ -56,7 +56,7 @@ def archive_file() -> Path | None:
 def options_to_use() -> str:
     """Return the options for a Java process that uses the archive, or an empty text.
 
-    The archive is not used if it does not exist, or if other users can write to it.
+    An archive that does not exist, or to which other users can write, is not used.
     """
     file = archive_file()
     if file is None or _cannot_be_named(file):
@@ -97,10 +97,10 @@ _NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", " 
 
 
 class ProcessOutput:
-    """The output of a Java process, which goes to the log line by line. The last lines are kept."""
+    """The output of a Java process, which is logged line by line. The last lines are kept."""
 
     def __init__(self, log: logging.Logger) -> None:
-        """Create the pipe for the output; its lines go to ``log``, at ``level``."""
+        """Create the pipe for the output. The lines go to ``log``, at the level in the field ``level``."""
         self._log = log
         self.level = logging.DEBUG
         self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
@@ -109,7 +109,7 @@ class ProcessOutput:
         self._thread.start()
 
     def close(self) -> None:
-        """Close the write end in this process, so that the pipe ends together with the Java process."""
+        """Close the write end of the pipe in this process, so that the pipe ends together with the Java process."""
         os.close(self.write_end)
 
     def cause(self) -> str:

@@ -1,8 +1,7 @@
 """The Java process of this process's Spark: its start, its output, and the check whether it still runs.
 
-The process writes to standard output and standard error, where Airflow regards every line as an error. Therefore its
-output goes to the log of this module, at DEBUG while Spark starts, and at INFO afterwards, for the output of users'
-functions.
+Airflow regards every line of standard error as an error. Therefore the output of the Java process goes to the log of
+this module, at DEBUG while Spark starts, and at INFO afterwards, for the output of users' functions.
 """
 
 from __future__ import annotations
@@ -75,11 +74,10 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 
 def _keep_classes() -> None:
-    """Store Java classes in py4j, so that later look-ups of pyspark for the same classes are fast.
+    """Store Java classes in py4j, so that pyspark finds these classes fast.
 
-    pyspark looks up some classes by the short name, and others part by part of the full name. Each such look-up makes
-    the JVM search all of its jars, which takes a millisecond for each use of a column, and 50 milliseconds for each
-    exception.
+    Without the stored classes, the JVM searches all of its jars, for a millisecond at each use of a column and for 50
+    milliseconds at each exception.
     """
     jvm: Any = SparkContext._jvm
     for full_name in _OF_SHORT_NAMES:
@@ -106,7 +104,7 @@ def has_ended(wait_s: float = 0) -> bool:
 
 
 def end_as_error(cluster: str) -> SparkProcessError:
-    """Return the end of the Java process as an error with its cause."""
+    """Return the error for the end of the Java process, with the cause of the end."""
     process: Any = getattr(SparkContext._gateway, "proc", None)
     code = process.returncode
     how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
@@ -150,5 +148,5 @@ def _quiet_py4j() -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return whether a record of the root logger is not from py4j. py4j logs each error that it also raises."""
+    """Return whether a record of the root logger is not from py4j, which logs each error that it raises."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname

@@ -9,13 +9,15 @@ K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 
 MOST_SESSIONS = 64
-"""The largest number of sessions that a process keeps. Each SET VARIABLE in a loop needs another session."""
+"""The largest number of sessions that a process keeps. For example, each SET VARIABLE in a loop needs another session.
+"""
 
 
 def kept_session(sessions: dict[K, S], key: K, make: Callable[[], S]) -> S:
     """Return the session of a key, which ``make`` makes on the first use of the key.
 
-    With more than :data:`MOST_SESSIONS` sessions, the least recently used one is dropped. Its running jobs continue.
+    With more than :data:`MOST_SESSIONS` sessions, the least recently used session is dropped. The running jobs of a
+    dropped session continue.
     """
     session = sessions.pop(key, None)
     session = make() if session is None else session

@@ -1,7 +1,6 @@
 """Jobs in this process, for clusters whose job tracker is ``local[...]``.
 
-A process has one Spark for all such clusters, which differ only by their file systems. The first job imports pyspark
-and starts Spark.
+A process has one Spark for all such clusters, which differ only in their file systems. The first job starts Spark.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _END_LIMIT_S = 2.0
 
 
 class LocalRunner:
-    """A runner of plans on the Spark of this process. Several threads may run plans at the same time."""
+    """A runner of plans on the Spark of this process. Several threads are allowed to run plans at the same time."""
 
     def __init__(self, master: str) -> None:
         self._master = master
@@ -52,7 +51,7 @@ class LocalRunner:
 
         Raises:
             AnalysisError: Spark refuses the statement, or the columns of an INSERT.
-            JobCancelledError: :meth:`cancel` was called for the plan's tag, perhaps before the job began.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, before or while the job ran.
             JobError: any other failure, such as an overflow, or a missing Java; no rows were written.
         """
         from airflow_hivex.core.job import documents
@@ -79,11 +78,11 @@ class LocalRunner:
             raise
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
+        """Stop the job with a tag, and wait at most a minute for its end. A job that has not begun never begins."""
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:
-        """Return whether Spark runs in this process, or can start because Java is installed."""
+        """Return whether Spark runs in this process or, because Java is installed, can start."""
         if not _SPARK.has_started() and not _is_started_by_others():
             try:
                 check_java(cluster)
@@ -93,7 +92,7 @@ class LocalRunner:
 
 
 class _ProcessSpark:
-    """The Spark of this process, and its sessions, one for each configuration."""
+    """The Spark of this process, with one session for each configuration."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,10 +101,10 @@ class _ProcessSpark:
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
 
     def session(self, master: str, plan: Plan, cluster: str, cancelled: threading.Event) -> SparkSession:
-        """Return a session for jobs with the configuration and prelude of the plan; start Spark if necessary.
+        """Return a session for jobs with the configuration and prelude of the plan. Start Spark if necessary.
 
         Raises:
-            JobCancelledError: ``cancelled`` was set while Spark started; the start continues for other jobs.
+            JobCancelledError: ``cancelled`` was set while Spark started. The start continues for other jobs.
             SparkProcessError: the process of Spark has ended during its start.
         """
         if self._base is not None and self._process != os.getpid():
@@ -125,12 +124,12 @@ class _ProcessSpark:
             return kept_session(self._sessions, key, started.newSession)
 
     def has_started(self) -> bool:
-        """Return whether this process has started Spark, even if Spark has ended since."""
+        """Return whether this process has ever started Spark."""
         base = self._base
         return base is not None and self._process == os.getpid() and base.done() and base.exception() is None
 
     def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
-        """Start Spark in a daemon thread, so that a start that hangs does not keep the process from ending."""
+        """Start Spark in a daemon thread, so that the process can end even if the start of Spark hangs."""
         starting: Future[SparkSession] = Future()
 
         def run() -> None:
@@ -147,7 +146,7 @@ _SPARK = _ProcessSpark()
 
 
 def _is_started_by_others() -> bool:
-    """Return whether other code of this process has started Spark. Then jobs must share this Spark."""
+    """Return whether other code of this process has started Spark, which jobs must then share."""
     pyspark: Any = sys.modules.get("pyspark")
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 
@@ -247,7 +246,7 @@ def _start_conf(master: str) -> dict[str, str]:
 def _warehouse_folder() -> str:
     """Return a private folder for the tables of Spark's own catalog, which is deleted when the process ends.
 
-    Its name is random, so that no other user can create and fill the folder before.
+    The name of the folder is random, so that no other user can create the folder first.
     """
     folder = tempfile.mkdtemp(prefix="hivex-spark-warehouse-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The cluster managers of spark-submit: their addresses, and the check whether one of them answers."""
+"""The cluster managers of spark-submit: addresses, and the check whether a cluster manager answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Address = tuple[str, int]
 
 
 def addresses(master: str, environment: Mapping[str, str] = os.environ) -> list[Address]:
-    """Return the hosts and ports of the cluster managers of a master URL, or an empty list if they are unknown."""
+    """Return the hosts and ports of the cluster managers of a master URL, or an empty list if no address is known."""
     if master.startswith(_STANDALONE):
         return [split_address(each, 7077) for each in master.removeprefix(_STANDALONE).split(",")]
     if master.startswith(_KUBERNETES):
@@ -39,7 +39,7 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def answers(master: str) -> bool:
-    """Return whether a cluster manager accepts a connection, or True if its address is unknown."""
+    """Return whether a cluster manager accepts a connection. If the address is unknown, return True."""
     found = addresses(master)
     return not found or any(map(listens, found))
 
@@ -73,7 +73,7 @@ def split_address(text: str, port: int) -> Address:
 
 
 def listens(address: Address) -> bool:
-    """Return whether an address takes a connection; waits for a dozen seconds at most."""
+    """Return whether an address takes a connection, after a dozen seconds at most."""
     host, port = address
     for limit_s in ANSWER_LIMITS_S:
         try:
@@ -116,6 +116,6 @@ def _properties(file: Path) -> dict[str, str]:
 
 
 ANSWER_LIMIT_S = 2.5
-"""The time limit in seconds of a call whose failure is harmless, or which is repeated."""
+"""The time limit in seconds of a call that is repeated, or whose failure is harmless."""
 ANSWER_LIMITS_S = (ANSWER_LIMIT_S, 10.0)
 """The time limits in seconds of the successive attempts of a repeated call."""

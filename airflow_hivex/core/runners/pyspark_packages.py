@@ -1,7 +1,8 @@
 """The packages pyspark and pyspark-client, which install files with the same names.
 
-Airflow's provider for Spark requires pyspark-client. In equal releases the shared files are equal. A package of another
-release replaces the files of the first package, and uninstalling one package deletes the shared files of both.
+Airflow's provider for Spark requires pyspark-client. If the two packages have different releases, the files of the
+package installed last replace the files of the other package. Uninstalling one package deletes the shared files of
+both.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _CLIENT = "pyspark-client"
 
 
 def release() -> str | None:
-    """Return the release of the package pyspark, or None if it is not installed as a package."""
+    """Return the release of the package pyspark, or None if pyspark is not installed as a package."""
     return _release_of(_PYSPARK)
 
 
@@ -24,8 +25,8 @@ def check(cluster: str) -> None:
     """Ensure that pyspark can be imported, and that its files belong to the installed packages.
 
     Raises:
-        JobError: the other package has replaced or deleted files, or neither package is installed. The message has the
-            command that installs them again.
+        JobError: one package has replaced or deleted files of the other package, or neither package is installed. The
+            message has the command that repairs the installation.
     """
     try:
         import pyspark

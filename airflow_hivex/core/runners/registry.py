@@ -15,37 +15,40 @@ from airflow_hivex.core.runners.local import LocalRunner
 
 
 class Runner(Protocol):
-    """A runner of plans on one cluster; many threads may use it at the same time."""
+    """A runner of plans on one cluster. Several threads are allowed to use a runner at the same time."""
 
     def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
         """Return the result of a plan.
 
-        If the job takes longer than a few seconds, another thread calls ``report`` with its progress.
+        If the job takes longer than a few seconds, another thread calls ``report`` with the job's progress.
 
         Raises:
-            HivexError: the job failed. It is an AnalysisError or a similar error if the statement is wrong, a
+            HivexError: the job failed. The error is an AnalysisError or a similar error if the statement is wrong, a
                 JobCancelledError if the job was stopped, and otherwise a JobError.
         """
 
     def cancel(self, tag: str) -> None:
-        """Stop the running job with a plan's tag, if there is one. Safe to repeat."""
+        """Stop the running job with a plan's tag, if there is such a job. The call is safe to repeat."""
 
     def health(self, cluster: str) -> Health:
-        """Return whether a job could run now, without starting Spark. The router asks each possible cluster."""
+        """Return whether a job could run now. Spark is not started for this check."""
 
 
 @runtime_checkable
 class ResumingRunner(Runner, Protocol):
-    """A runner whose jobs continue on a server after the end of their process, and are found by a later process."""
+    """A runner whose jobs continue on a server after the end of this process, for another process to find."""
 
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
     ) -> JobResult:
-        """Return the result of a plan. ``write`` records the operation of its job, or names an earlier one to wait for.
+        """Return the result of a plan.
+
+        If ``write`` names the operation of an earlier process, wait for this operation. Otherwise begin an operation,
+        and record it in ``write``.
 
         Raises:
-            WriteTakenBackError: another process has taken over the write; its files are unchanged.
-            HivexError: the job failed, as in :meth:`run`.
+            WriteTakenBackError: another process has taken over the write. The files of the write are unchanged.
+            HivexError: the job failed, for the reasons of :meth:`run`.
         """
 
     def has_operation(self, operation: ServerOperation, cluster: str) -> bool:
@@ -68,7 +71,7 @@ def register_runner(kind: JobTrackerKind, factory: RunnerFactory | None) -> Runn
 
 
 def runner_for(cluster: Cluster) -> Runner:
-    """Return the runner for a cluster, by the kind of its job tracker. Spark is not started yet.
+    """Return the runner for a cluster, by the kind of the cluster's job tracker. Spark is not started.
 
     Raises:
         UnsupportedJobTrackerError: no factory is registered for the kind of the job tracker.
@@ -95,7 +98,7 @@ def _connect(url: str, answer_timeout_s: int) -> Runner:
 
 @cache
 def submit_runner(master: str, conf: tuple[tuple[str, str], ...] = ()) -> Runner:
-    """Return the runner that uses spark-submit for a cluster manager; ``conf`` is the configuration of Spark."""
+    """Return the runner that uses spark-submit for a cluster manager. ``conf`` is the configuration of Spark."""
     # The runner needs pyarrow.
     from airflow_hivex.core.runners.driver_process import SubmitRunner
 

@@ -1,4 +1,4 @@
-"""The running jobs, found by the tags of their plans. A job can be stopped, and a waiting caller can be interrupted."""
+"""The running jobs, which can be stopped by the tags of their plans."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _UNCHANGED_INTERVAL_S = 60.0
 
 
 class ProgressLog:
-    """A report that logs the progress of one job, every five seconds while it changes, otherwise every minute."""
+    """A report that logs the progress of one job: every five seconds while the job advances, otherwise every minute."""
 
     def __init__(self, whose: str) -> None:
-        """Create the report; ``whose`` is the name of the job at the beginning of each line."""
+        """Create the report. ``whose`` is the name of the job at the beginning of each line."""
         self._whose = whose
         self._logged: Progress | None = None
 
@@ -58,8 +58,8 @@ _LOOK_INTERVAL_S = 1.0
 class RunningJob:
     """A job, with its session and its events.
 
-    ``look`` returns the progress of the job; another thread calls it. ``look`` is None before the job has progress to
-    report. ``interrupt`` stops the running Spark jobs; if it is None, the session stops them.
+    ``look`` returns the progress of the job, and is None before the job has progress to report. Another thread calls
+    ``look``. ``interrupt`` stops the running Spark jobs. If ``interrupt`` is None, the session stops the Spark jobs.
     """
 
     session: SparkSession | None = None
@@ -96,12 +96,11 @@ def _counted_job(cluster: str) -> Iterator[None]:
 class RunningJobs:
     """The jobs of one runner.
 
-    Each job runs in a thread of its own. This thread must not be interrupted while it waits for the JVM, since the next
-    call on the connection would read the answer of the interrupted call.
+    Each job runs in a thread of its own, so that an interrupt of the caller does not break the connection to the JVM.
     """
 
     def __init__(self, quiet_s: float = _QUIET_S, interval_s: float = _LOOK_INTERVAL_S) -> None:
-        """Create the object. The progress of a job is read after ``quiet_s`` seconds, and then every ``interval_s``."""
+        """Create the object. A job is first reported after ``quiet_s`` seconds, then every ``interval_s`` seconds."""
         self._quiet_s = quiet_s
         self._interval_s = interval_s
         # A signal handler may call cancel() in the thread that holds the lock.
@@ -115,7 +114,7 @@ class RunningJobs:
         ``report`` is called with the progress of a job that takes longer than a few seconds.
 
         Raises:
-            JobCancelledError: :meth:`cancel` was called for the tag, perhaps before the job began.
+            JobCancelledError: :meth:`cancel` was called for the tag, before or while the job ran.
             HivexError: the job failed.
         """
         job = RunningJob()
@@ -170,7 +169,7 @@ class RunningJobs:
                 log.debug("The progress of a job is not known", exc_info=True)
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
+        """Stop the job with a tag, and wait at most a minute for its end. A job that has not begun never begins."""
         with self._lock:
             job = self._running.get(tag)
             self._cancelled[tag] = None
@@ -189,7 +188,7 @@ class RunningJobs:
 
 
 def _stop(job: RunningJob, tag: str) -> None:
-    """Stop a job repeatedly until its end, because a stop between two Spark jobs of a plan has no effect."""
+    """Ask a job to stop until the job ends, because one request between two Spark jobs of a plan has no effect."""
     for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
         if job.interrupt is not None:
             job.interrupt()

@@ -1,8 +1,8 @@
 """The modules of the package that are sent to a cluster, where jobs import them.
 
-A job on a cluster has only the standard library, pyspark, pyarrow, numpy and these files. Their fingerprint shows
-whether a cluster has the files of this client. A contract of the linter ensures that these files import no other module
-of the package.
+A job on a cluster has only the standard library, pyspark, pyarrow, numpy and these modules. The fingerprint of the
+modules shows whether a cluster has the modules of this client. A contract of the linter ensures that these modules
+import no other module of the package.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DRIVER = b"""from airflow_hivex.core.job.driver import main
 
 main()
 """
-"""The program that spark-submit runs; its modules are in the archive."""
+"""The program that spark-submit runs. The modules that the program imports are in the archive."""
 
 
 def shipped_files() -> dict[str, bytes]:
@@ -51,7 +51,10 @@ def shipped_files() -> dict[str, bytes]:
 
 @cache
 def archive() -> tuple[bytes, str]:
-    """Return the files as a zip that Python can import, and their fingerprint. Equal files give an equal zip."""
+    """Return a pair: the shipped files as a zip that Python can import, and their fingerprint.
+
+    Equal files give an equal zip.
+    """
     files = shipped_files()
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as opened:

@@ -1,7 +1,7 @@
-"""The input of spark-submit: its program, its arguments, its environment, and a folder with its files.
+"""The input of spark-submit: the program, the arguments, the environment, and a folder with files.
 
 Every user of a machine can read the arguments of a process. Therefore all configuration is in a file that only this
-user can read, and that is deleted as soon as the driver has read it.
+user can read. The file is deleted as soon as the driver has read it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ EXECUTORS_TIMEOUT = "spark.hivex.executors.timeout"
 _TIMEOUTS = {IDLE_TIMEOUT: 60.0, EXECUTORS_TIMEOUT: 60.0}
 """The settings of this project in a cluster's configuration of Spark, with their defaults in seconds.
 
-The first is the time for which a driver without jobs keeps its executors. The second is the time for which a job that
-has lost all executors waits for new ones.
+``IDLE_TIMEOUT`` is the time for which a driver without jobs keeps its executors. ``EXECUTORS_TIMEOUT`` is the time for
+which a job that has lost all executors waits for other executors.
 """
 _FIXED_SQL = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
 """Prefixes of SQL configuration that takes effect only when Spark starts."""
 _UTC = "-Duser.timezone=UTC"
 _PASSWORD_IN_URI = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:[^\s/@]*@"  # noqa: S105 - a pattern
 _LONGEST_SOCKET = 100
-"""The longest path of a socket that is used; Linux allows 107 bytes."""
+"""The longest path of a socket in bytes. Linux allows 107 bytes."""
 _CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 _OF_OTHER_PROGRAMS = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 _SOCKET, _PROPERTIES, _ARCHIVE, _PROGRAM = "socket", "spark.properties", "airflow_hivex.zip", "hivex_driver.py"
 
 
 def spark_home(cluster: str) -> Path:
-    """Return the folder of the Spark whose spark-submit is used: ``SPARK_HOME``, else the folder of pyspark.
+    """Return the folder of the Spark whose spark-submit is used: ``SPARK_HOME``, or else the folder of pyspark.
 
     Raises:
         JobError: the folder has no spark-submit, or the files of pyspark do not belong to its package.
@@ -58,7 +58,7 @@ def spark_home(cluster: str) -> Path:
 
 
 def release_of(home: Path) -> str | None:
-    """Return the release of a Spark from the names of its files, or None if they do not show it."""
+    """Return the release of a Spark from the names of its files, or None if the names do not show the release."""
     jar = next((home / "jars").glob("spark-core_*.jar"), None)
     return None if jar is None else jar.stem.partition("-core_")[2].partition("-")[2]
 
@@ -100,10 +100,10 @@ def counts_at_start(name: str) -> bool:
 
 
 class Submission:
-    """A private folder with the files of one spark-submit, and its command."""
+    """A private folder with the files of one spark-submit, and the command that runs this spark-submit."""
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
-        """Create the folder; ``conf`` is Spark's configuration from the properties of a cluster.
+        """Create the folder. ``conf`` is Spark's configuration from the properties of a cluster.
 
         Raises:
             JobError: spark-submit is not installed.
@@ -127,7 +127,7 @@ class Submission:
 
     @property
     def command(self) -> list[str]:
-        """Return the command. Its arguments have no configuration of the user except the log level."""
+        """Return the command. The arguments have no configuration of the user except the log level."""
         return [
             str(self.home / "bin" / "spark-submit"),
             "--properties-file",

@@ -1,7 +1,7 @@
 """Snapshots: the transactions, and the write ids of tables, that a reader sees as committed.
 
-Functions here take part in the caller's database transaction. Source: docs/reference/snapshots.md, "Making a snapshot"
-(Hive TxnHandler.getOpenTxns, createValidReadTxnList, getValidWriteIdsForTable).
+The functions of this module take part in the caller's database transaction. Source: docs/reference/snapshots.md,
+"Making a snapshot" (Hive TxnHandler.getOpenTxns, createValidReadTxnList, getValidWriteIdsForTable).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
 def as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
-    """Return the SQL expression that joins ids into one text. One text is read several times faster than many rows."""
+    """Return the SQL expression that joins ids into one text, which is read faster than many rows."""
     # SQLite cannot prepare a statement with a bound separator.
     separator: Any = literal_column("','")
     return func.aggregate_strings(cast(ids, Text), separator)
@@ -131,10 +131,10 @@ LISTS = PreparedForIds(_lists_of)
 
 
 def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists after a commit, as a dict from table id.
+    """Return a dict from table id to the table's write id list after a commit.
 
-    ``rows`` are the answer to :data:`LISTS` for the transactions that commit. Their write ids count as committed.
-    ``tables`` is a dict from table id to full name.
+    ``rows`` are the answer to :data:`LISTS` for the transactions that commit. The write ids of these transactions count
+    as committed. ``tables`` is a dict from table id to full name.
     """
     found: dict[tuple[int, int], set[int]] = {(kind, table_id): set(_read_ids(text)) for kind, table_id, text in rows}
     return {
@@ -152,18 +152,17 @@ def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWri
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
     """Return the current snapshot, or the snapshot of the transaction ``txn_id``.
 
-    A transaction sees its own writes, but no transactions with higher ids. In SQLite and PostgreSQL one query reads a
-    consistent state. An id and the row of its transaction are written in the same database transaction, so no id is
-    missing.
+    A transaction sees its own writes, but no transactions with higher ids.
     """
     last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
     return valid_txns_of(last, open_text, aborted_text, txn_id)
 
 
 def valid_txns_of(last: int, open_text: str | None, aborted_text: str | None, txn_id: int | None) -> ValidTxnList:
-    """Return the snapshot of the transaction ``txn_id``, or the current snapshot if it is None.
+    """Return the snapshot of the transaction ``txn_id``, or the current snapshot if ``txn_id`` is None.
 
-    ``last`` is the last allocated id. ``open_text`` and ``aborted_text`` are ids separated by commas.
+    ``last`` is the last allocated id. ``open_text`` and ``aborted_text`` are the ids of open and of aborted
+    transactions, separated by commas.
     """
     high_watermark = last if txn_id is None else min(txn_id, last)
     open_ids, aborted_ids = (
@@ -190,10 +189,10 @@ def read_valid_write_ids(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables in a snapshot, as a dict from table id. One round trip.
+    """Return a dict from table id to the table's write id list in a snapshot. The call takes one round trip.
 
     ``tables`` is a dict from table id to full name. ``marks`` is a dict from table id to the mark (id and version of
-    the table) that its list will have.
+    the table) of the table's list.
     """
     if not tables:
         return {}
@@ -218,7 +217,7 @@ def write_id_lists(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables, as a dict from table id, from the rows of :func:`write_ids_query`."""
+    """Return a dict from table id to the table's write id list, made of the rows of :func:`write_ids_query`."""
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
     open_ids: dict[int, set[int]] = defaultdict(set)
@@ -252,9 +251,9 @@ def write_id_lists(
 
 
 def with_later(rows: Iterable[tuple[int, int, str, str]]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield ``rows`` of a transaction's snapshot, and then a new high watermark for each table, which has precedence.
+    """Yield ``rows`` of a transaction's snapshot, and then, for each table, a row with the high watermark to use.
 
-    The new high watermark is the highest write id in the rows, also of transactions that began after the snapshot.
+    This high watermark is the highest write id in the rows, also of transactions that began after the snapshot.
     """
     highest: dict[int, int] = {}
     for row in rows:
@@ -282,14 +281,14 @@ _IS_OURS = counters.c.name == literal_column("'incarnation'")
 def incarnation() -> ScalarSelect[int]:
     """Return the subquery for the metastore's incarnation, a number that each restore from a backup changes.
 
-    It is NULL before the first restore. After a restore, transaction ids, write ids, versions and event ids continue
-    from the backup. So ids of lost changes are used again, and a cache is valid only in its own incarnation.
+    The incarnation is NULL before the first restore. After a restore, the ids of lost changes are used again, so a
+    cache is valid only in the incarnation in which it was filled.
     """
     return select(cast(counters.c.value, BigInteger)).where(_IS_OURS).scalar_subquery()
 
 
 def begin_incarnation(connection: Connection) -> None:
-    """Give the metastore another incarnation, in the caller's database transaction. At most two round trips."""
+    """Give the metastore another incarnation, in the caller's database transaction."""
     number = secrets.randbits(62) + 1
     if not connection.execute(update(counters).where(_IS_OURS).values(value=number)).rowcount:
         later(connection, insert(counters).values(name="incarnation", value=number))

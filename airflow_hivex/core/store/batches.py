@@ -30,7 +30,7 @@ _SIZES = (1, 2, 4, 8, MOST_IDS)
 class PreparedForIds:
     """A query with ``column.in_(ids)``, prepared for 1, 2, 4, 8 and 16 ids.
 
-    A list of another length is filled up with its last id.
+    A list of another length is filled up with copies of its last id.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ def parse_url(url: str) -> URL:
     """Return the parsed URL of a metastore database, with the name of the driver that the engine uses.
 
     Raises:
-        InvalidSettingError: it is not the URL of a SQLite file or a PostgreSQL database.
+        InvalidSettingError: ``url`` is not the URL of a SQLite file or a PostgreSQL database.
     """
     if not isinstance(url, str):
         raise InvalidSettingError("metastore URL", type(url).__name__, "text is expected")
@@ -74,7 +74,7 @@ def parse_url(url: str) -> URL:
 
 
 def new_engine(url: URL, limits: TimeLimits, *, create: bool) -> Engine:
-    """Return an engine for the URL. It refuses texts that SQLite or PostgreSQL cannot store.
+    """Return an engine for the URL. The engine refuses texts that SQLite or PostgreSQL cannot store.
 
     Without ``create`` a missing SQLite file is not created: the engine shows an empty database in its place.
 
@@ -104,7 +104,7 @@ def _to_json(value: Any) -> str:
 
 
 _CONNECT_TIMEOUT_S = 10
-"""The time limit for a new connection, unless the URL sets another limit; libpq would wait for two minutes."""
+"""The time limit in seconds for a new connection, unless the URL sets another limit."""
 
 _MOST_KEPT, _MOST_MORE = 12, 3
 """The most connections that a process keeps open, and the most extra connections, which are closed after use."""
@@ -155,7 +155,7 @@ def connect_apart(engine: Engine, limits: TimeLimits) -> psycopg.Connection[Any]
 
 
 def _name_client(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
-    """Name the connection after this process, for administrators, unless the URL or PGAPPNAME gives a name."""
+    """Name the connection after this process, unless the URL or PGAPPNAME gives a name."""
     # At each connection: a forked process has another number.
     options.setdefault("fallback_application_name", f"hivex {os.getpid()}@{socket.gethostname()}")
 
@@ -168,7 +168,7 @@ def _prepare_postgresql(limits: TimeLimits, connection: Any, _record: object) ->
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
-    """Refuse a connection that the server has closed since its last use. This needs no round trip.
+    """Refuse a connection that the server has closed since the last use. The check needs no round trip.
 
     An idle connection receives data only when the server closes it.
     """
@@ -227,9 +227,9 @@ def damage(error: DatabaseError, name: str) -> StoreError | None:
 
 
 def _create_private(file: Path) -> None:
-    """Create an empty SQLite file, readable only by its owner, unless the file exists.
+    """Create an empty SQLite file that only its owner can read, unless the file exists.
 
-    SQLite gives the same mode to the write-ahead log.
+    The write-ahead log gets the mode of the file.
     """
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -273,7 +273,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _check_same_file(file: Path, identity: tuple[int, int] | None) -> None:
-    """Refuse a connection whose file was deleted or replaced, since its commits would be lost."""
+    """Refuse a connection whose file was deleted or replaced, since commits on this connection would be lost."""
     found = _identity(file)
     if found is None:
         raise StoreUnavailableError(

@@ -61,11 +61,11 @@ _LOOKS = 5
 _LIMITS = "54"
 
 ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
-"""Functions that are called with each new engine of a store, before its first use; empty by default."""
+"""Functions that are called with each new engine of a store, before the first use of the engine."""
 
 
 class OutcomeUnknownError(StoreUnavailableError):
-    """Error: the connection was lost during a commit, so the change may or may not have been applied."""
+    """The connection was lost during a commit. The change either was applied or was not."""
 
     code = "STORE_OUTCOME_UNKNOWN"
     outcome = Outcome.UNKNOWN
@@ -76,7 +76,7 @@ class Store:
     """The metastore database that all services share.
 
     ``read`` yields a connection on which each query sees a consistent snapshot. ``write`` runs a function in one
-    database transaction. It repeats the function after a deadlock, a serialization failure or a busy SQLite file, so
+    database transaction. The function is repeated after a deadlock, a serialization failure or a busy SQLite file, so
     the function must have no effects outside of the database. ``fault``, if given, is called at named points. Without
     ``create`` a missing SQLite file is not created: the store shows an empty database in its place.
     """
@@ -108,7 +108,7 @@ class Store:
         _stores.add(self)
 
     def reach(self, point: str) -> None:
-        """Call ``fault``, if given, with the name of the reached point. Tests kill processes at such points."""
+        """Call ``fault``, if given, with the name of the reached point."""
         if self._fault is not None:
             self._fault(point)
 
@@ -135,7 +135,7 @@ class Store:
         return connect_apart(self.engine, self._limits)
 
     def leave_to_parent(self) -> None:
-        """Stop using the connections of the parent process after a fork, without closing them."""
+        """Stop using the connections of the parent process after a fork. The connections stay open."""
         # The parent shares the open connections: their use or close here would break them there.
         # They are kept without use, because a forgotten connection is closed.
         _pools_of_parents.append(self.engine.pool)
@@ -147,7 +147,7 @@ class Store:
         return Path(str(self.url.database))
 
     def enable_write_ahead_log(self) -> None:
-        """Let clients read a SQLite file while others write. The mode is stored in the file.
+        """Let clients read a SQLite file while other clients write. The mode is stored in the file.
 
         Raises:
             StoreUnavailableError: other processes kept the file busy.
@@ -232,11 +232,11 @@ class Store:
         return StoreUnavailableError(self.name, describe_outage(self.url, str(original), None if is_lost else tried_s))
 
     def _lost(self, error: BaseException | None) -> str:
-        """Return the text that explains, in the error, why the outcome of a commit is unknown."""
+        """Return the text for an error that explains why the outcome of a commit is unknown."""
         return f"the connection was lost during a commit ({_first_line(error)})"
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
-        """Run ``work``, commit its changes and return its result.
+        """Run ``work``, commit the changes that ``work`` makes, and return the result of ``work``.
 
         With ``connection``, ``work`` runs in the database transaction of this connection, and the caller commits. The
         points ``before name`` and ``after name``, around the commit, are reported to ``fault``.
@@ -252,10 +252,10 @@ class Store:
         return self._repeating(lambda: self._attempt(work, name))
 
     def write_one(self, work: Callable[[Connection], T], *, name: str = "write") -> T:
-        """Run ``work``, which makes one change, and return its result.
+        """Run ``work``, which makes one change, and return the result of ``work``.
 
-        The change must be the first query of ``work``, and safe to repeat. On PostgreSQL it is sent together with BEGIN
-        and COMMIT, in one round trip.
+        The change must be the first query of ``work``, and safe to repeat. On PostgreSQL the change is sent together
+        with BEGIN and COMMIT, in one round trip.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy.
@@ -268,8 +268,8 @@ class Store:
     def exchange(self, work: Callable[[Exchange], T], *, name: str = "write") -> T:
         """Return the result of ``work``, which runs prepared statements in a database transaction of its own.
 
-        Retries are those of :meth:`write`. If ``work`` does not commit with the exchange's ``finish``, this method
-        commits after it.
+        The call is repeated as in :meth:`write`. If ``work`` does not commit with the exchange's ``finish``, this
+        method commits after ``work``.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
@@ -282,7 +282,7 @@ class Store:
     def ask(self, *calls: Call, connection: Connection | None = None) -> list[list[Any]]:
         """Return the rows of each query, in one round trip. The queries only read, and run in order.
 
-        They run on ``connection`` if it is given. On SQLite all queries see the same snapshot. On PostgreSQL each query
+        A given ``connection`` runs the queries. On SQLite all queries see the same snapshot. On PostgreSQL each query
         sees the commits before its own start.
 
         Raises:
@@ -295,7 +295,7 @@ class Store:
         return [call.statement.named(rows) for call, rows in zip(calls, answers, strict=True)]
 
     def _repeating(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``, after retries if necessary. Most attempts succeed at once."""
+        """Return the result of ``attempt``, after retries if necessary."""
         with self._own_errors():
             began = time.monotonic()
             try:
@@ -381,9 +381,8 @@ class Store:
 def _left_clean(connection: Connection) -> Iterator[None]:
     """Roll back after an error, and close the connection after an interrupt such as KeyboardInterrupt.
 
-    SQLAlchemy does not roll back after a COMMIT that failed or did not end. The connection would return to the pool
-    with its open transaction. This transaction would keep a SQLite file locked, and the next commit on the connection
-    would commit its changes.
+    SQLAlchemy does not roll back after a COMMIT that failed or did not end, and the connection would return to the pool
+    with an open transaction.
     """
     try:
         yield
@@ -400,7 +399,7 @@ def _left_clean(connection: Connection) -> Iterator[None]:
 
 
 def _give_back(connection: PoolProxiedConnection, exchange: Exchange) -> None:
-    """Give the connection back to the pool, or close it if it is unusable. This undoes all uncommitted changes."""
+    """Undo all uncommitted changes, and give the connection back to the pool, or close an unusable connection."""
     if connection.is_valid and exchange.is_broken:
         # Broken by an exception, or ended by the server after the commit.
         connection.invalidate()
@@ -420,7 +419,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Committing:
-    """An exchange that calls the store's ``fault``, if given, between its statements and its commit."""
+    """An exchange that calls the store's ``fault``, if given, between the statements and the commit of the exchange."""
 
     def __init__(self, store: Store, exchange: Exchange, name: str) -> None:
         self._store = store
@@ -476,7 +475,7 @@ _LOOKING_AGAIN = tenacity.Retrying(
 
 
 class JoinsTransactions:
-    """A service that makes each change in its own database transaction.
+    """A service that makes each change in a database transaction of its own.
 
     After :meth:`joining` the changes are part of the caller's database transaction.
     """
@@ -486,7 +485,7 @@ class JoinsTransactions:
         self._connection: Connection | None = None
 
     def joining(self, connection: Connection) -> Self:
-        """Return a copy of the service that works in the caller's database transaction. The caller commits."""
+        """Return a copy of the service for the caller's database transaction, which the caller must commit."""
         joined = copy(self)
         joined._connection = connection  # noqa: SLF001 - its own
         return joined
@@ -510,10 +509,9 @@ _LONGEST_S = 600
 class DatabaseClock:
     """A clock that returns the database's time in milliseconds since the epoch, mostly without a round trip.
 
-    The server time of PostgreSQL is read on each new connection. It is read again on a connection from the pool when
-    the last reading is ten minutes old. Between two readings the machine's monotonic clock, which no user can set,
-    advances the time, so the wall clock of a client has no effect. The clients of a SQLite file share one machine, and
-    use the clock of this machine.
+    The server time of PostgreSQL is read on each new connection, and again when the last reading is ten minutes old.
+    Between two readings the machine's monotonic clock advances the time, so the wall clock of a client has no effect.
+    The clients of a SQLite file share one machine, and use the clock of this machine.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,9 +1,9 @@
 """Database transactions in few round trips, for the most frequent calls.
 
 A :class:`Prepared` statement is written in SQLAlchemy Core and compiled once. An :class:`Exchange` sends several
-statements at once. On PostgreSQL it sends them together with BEGIN and COMMIT through libpq's pipeline. So a row that
-many clients wait for, such as a counter, is not locked during network round trips. Each statement sees all commits
-before its own start, as always under READ COMMITTED. On SQLite the statements run one after the other.
+statements at once. On PostgreSQL an exchange sends the statements together with BEGIN and COMMIT through libpq's
+pipeline. So a row that many clients wait for, such as a counter, is not locked during network round trips. Each
+statement sees all commits before its own start (READ COMMITTED). On SQLite the statements run one after the other.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ _SQLITE = sqlite.dialect(paramstyle="named")
 
 
 class Prepared:
-    """A statement of SQLAlchemy Core for an :class:`Exchange`. Called with values, it returns a :class:`Call`.
+    """A statement of SQLAlchemy Core for an :class:`Exchange`. Calling it with values returns a :class:`Call`.
 
     Values of parameters and rows are numbers, texts, booleans and None; the value of a JSON column is the text of its
-    document. ``skipped_on_sqlite`` is for statements that only lock rows or send notifications. SQLite does not need
-    them: a SQLite file has one writer at a time, and no process listens for notifications.
+    document. ``skipped_on_sqlite`` is for statements that only lock rows or send notifications.
     """
 
     def __init__(self, statement: Executable, *, skipped_on_sqlite: bool = False) -> None:
@@ -53,7 +52,7 @@ class Prepared:
         self._sqlite: str | None = None
         self._reader: _RowReader | None = None
         self.defaults: Mapping[str, Value] = {}
-        """A dict from parameters of :meth:`for_postgresql` to the values that the statement itself gives to them."""
+        """A dict from those parameters of :meth:`for_postgresql` that have a value in the statement to this value."""
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
@@ -61,7 +60,7 @@ class Prepared:
         return Call(self, values)
 
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
-        """Return the statement's text, with parameters as ``$1``, ``$2`` ..., and their names in this order."""
+        """Return the statement's text with parameters ``$1``, ``$2`` ..., and the parameters' names in this order."""
         if self._postgresql is None:
             compiled, self.defaults = self._compile(_POSTGRESQL)
             self._postgresql = str(compiled).encode(), tuple(compiled.positiontup or ())
@@ -135,7 +134,7 @@ Check: TypeAlias = Callable[[Rows], object]
 class Postponed(NamedTuple):
     """A statement that is sent together with the next statement.
 
-    ``check`` gets its rows before the commit.
+    ``check`` gets the rows of the statement before the commit.
     """
 
     statement: str | Call
@@ -143,7 +142,7 @@ class Postponed(NamedTuple):
 
 
 class Exchange(Protocol):
-    """A sender of prepared statements, in a database transaction of its own or in the caller's."""
+    """A sender of prepared statements, in a database transaction of its own or in the caller's database transaction."""
 
     @property
     def is_broken(self) -> bool:
@@ -153,14 +152,14 @@ class Exchange(Protocol):
         """Return the rows of each statement. The statements run in order, in one round trip."""
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run statements and commit, all in one round trip; return the rows of each statement.
+        """Run statements and commit, all in one round trip. Return the rows of each statement.
 
-        An exchange in the caller's database transaction does not commit.
+        In the caller's database transaction, an exchange does not commit.
         """
 
 
 class ExchangeError(Exception):
-    """Error: the driver's error, and whether the connection was lost and whether a commit was running."""
+    """The driver's error, with the facts whether the connection was lost, and whether a commit was running."""
 
     def __init__(self, original: Exception, *, is_lost: bool, was_committing: bool) -> None:
         super().__init__(original)
@@ -170,7 +169,7 @@ class ExchangeError(Exception):
 
 
 def joined(connection: Connection) -> JoinedExchange:
-    """Return an exchange in the database transaction of a SQLAlchemy connection. It raises SQLAlchemy's errors."""
+    """Return an exchange, which raises SQLAlchemy's errors, in the database transaction of a SQLAlchemy connection."""
     if not connection.in_transaction():
         connection.begin()
     return JoinedExchange(connection)
@@ -181,8 +180,8 @@ def exchange_on(
 ) -> Exchange:
     """Return an exchange on a connection of the pool.
 
-    With ``owns`` the exchange has its own database transaction; otherwise it is a part of the caller's. With ``reads``
-    it only reads, and does not lock a SQLite file.
+    With ``owns`` the exchange has a database transaction of its own; otherwise it is a part of the caller's database
+    transaction. With ``reads`` the exchange only reads, and does not lock a SQLite file.
     """
     raw: Any = connection.dbapi_connection
     exchange: Exchange

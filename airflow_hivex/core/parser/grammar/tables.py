@@ -48,7 +48,7 @@ def read_columns_of_table(cursor: Cursor) -> NewColumns:
 
 
 def read_query_of_table(cursor: Cursor) -> Query:
-    """Return the query of CREATE TABLE ... AS; the word AS may be missing.
+    """Return the query of CREATE TABLE ... [AS] query.
 
     Raises:
         StatementSyntaxError: no query comes next.
@@ -67,7 +67,7 @@ def _at_parenthesised_query(cursor: Cursor) -> bool:
 class PartitionKeys(NamedTuple):
     """The partition columns after PARTITIONED BY, and the tokens of their names.
 
-    An empty type means that the statement defines the column elsewhere: in its list of columns or by its query.
+    A column with an empty type is defined elsewhere: in the statement's list of columns or by its query.
     """
 
     columns: tuple[Column, ...]
@@ -75,7 +75,9 @@ class PartitionKeys(NamedTuple):
 
 
 def read_partition_keys(cursor: Cursor, constraints: ConstraintReader | None = None) -> PartitionKeys:
-    """Return the columns in parentheses after PARTITIONED BY; ``constraints`` reads their constraints.
+    """Return the columns in parentheses after PARTITIONED BY.
+
+    ``constraints`` reads the constraints of these columns.
 
     Raises:
         StatementSyntaxError: the text is not a list of different columns, or only some of them have a type.
@@ -147,7 +149,7 @@ def _read_values(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _read_value(cursor: Cursor) -> str:
-    """Return a constant as the text that Hive stores for it. A number or a word is stored as it is written."""
+    """Return the text that Hive stores for the constant that comes next."""
     start = cursor.peek()
     literal = read_constant(cursor)
     if start is None or literal is None or literal.value is None:
@@ -211,7 +213,7 @@ def make_table_like(parts: Parts) -> CreateTableLike:
 
 
 def _clauses(parts: Parts) -> dict[str, Any]:
-    """Return the values of the fields that CREATE TABLE and CREATE TABLE ... LIKE share, as a dict from their names."""
+    """Return a dict from the name of each field that CREATE TABLE and CREATE TABLE ... LIKE share to the value."""
     table, given = parts["table"], file_format(parts)
     if "temporary" in parts and table.database is not None:
         reason = f"the temporary table {table} belongs to the session; give it a name of one part"

@@ -133,7 +133,7 @@ def _cluster_name(cursor: Cursor) -> str:
 
 
 def read_function_name(cursor: Cursor) -> TableName:
-    """Return the name ``function`` or ``database.function``. It may have only letters, digits and _."""
+    """Return the name ``function`` or ``database.function``. The name must have only letters, digits and _."""
     first = cursor.peek()
     start = cursor.offset()
     parts = [cursor.name("the name of a function")]
@@ -147,7 +147,7 @@ def read_function_name(cursor: Cursor) -> TableName:
 
 
 def _described_function(cursor: Cursor) -> tuple[str, str | None]:
-    """Return the name of a function or operator, and the database before the name, or None."""
+    """Return a pair: the name of a function or operator, and the database in ``database.name`` or None."""
     if cursor.at_kind(Kind.SYMBOL):
         first = last = cursor.next("the name of a function")
         while not cursor.at_end and cursor.at_kind(Kind.SYMBOL):
@@ -174,7 +174,7 @@ def _described_column(cursor: Cursor) -> str:
 
 
 def _column_of_table(cursor: Cursor) -> tuple[TableName, str]:
-    """Return the table and the column of ``table.column`` or ``database.table.column``."""
+    """Return a pair: the table and the column of ``table.column`` or ``database.table.column``."""
     token = cursor.peek()
     start = cursor.offset()
     parts = [cursor.name("the name of a table")]
@@ -199,7 +199,7 @@ def _pattern(cursor: Cursor) -> str:
 
 
 def _script(cursor: Cursor) -> str:
-    """Return the text of a script after BEGIN, up to the end. TRANSACTION and WORK after BEGIN are refused."""
+    """Return the script after BEGIN: the rest of the text. TRANSACTION and WORK after BEGIN are refused."""
     if cursor.at("TRANSACTION") or cursor.at("WORK"):
         raise cursor.expected("a statement")
     start, cursor.index = cursor.offset(), len(cursor.tokens)
@@ -222,7 +222,7 @@ def _query(cursor: Cursor) -> Query:
 
 
 def _each_partition(cursor: Cursor, read: Callable[[Cursor], T]) -> tuple[T, ...]:
-    """Return the result of ``read`` for each of ``PARTITION (...), PARTITION (...)``; a comma may be missing."""
+    """Return the result of ``read`` for each of ``PARTITION (...)[,] PARTITION (...)``."""
     cursor.expect("PARTITION")
     found = [read(cursor)]
     while cursor.accept_symbol(",") or cursor.at("PARTITION"):
@@ -251,7 +251,7 @@ def read_partition_filter(text: str) -> Predicate:
 
 
 def _ordered(cursor: Cursor, what: str, kind: str = "") -> tuple[tuple[str, bool], ...]:
-    """Return (name, is ascending) for each item of a list ``name [ASC | DESC], ...``."""
+    """Return a pair (name, is ascending) for each item of a list ``name [ASC | DESC], ...``."""
     names = cursor.different(lambda: cursor.name(what), kind)
     return tuple((name, cursor.accept_one("ASC", "DESC") != "DESC") for name in names)
 

@@ -85,7 +85,7 @@ def quoted(name: str) -> str:
 
 
 def query_of(text: str, parameters: Mapping[str, object] | None = None, database: str | None = None) -> Query:
-    """Return the query that is the text, such as the stored text of a view.
+    """Return the query in a text, such as the stored text of a view.
 
     ``database`` is the current database, for columns such as ``database.table.column``.
 

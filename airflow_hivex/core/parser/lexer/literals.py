@@ -25,7 +25,7 @@ def unquote(token: Token) -> str:
 
 
 def number(text: str, negative: bool = False) -> Literal | None:
-    """Return the constant of a number, or None if it has the suffix F or is out of its type's range.
+    """Return the constant of a number, or None for a number with the suffix F or outside of its type's range.
 
     ``1`` is an int; a larger whole number is a bigint or a decimal. ``1.5`` is a decimal, and ``1e3`` is a double.
     """
@@ -97,7 +97,7 @@ def _typed_string(word: str, text: str) -> Literal | None:
 def read_constant(cursor: Cursor) -> Literal | None:
     """Return the constant that comes next. If no constant comes next, return None and do not move the cursor.
 
-    A marker is read as the constant that is its value.
+    For a marker, return the value that the parameters have for it.
     """
     start = cursor.index
     literal = _constant(cursor)

@@ -17,7 +17,7 @@ from airflow_hivex.core.parser.statements import Literal
 
 
 def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
-    """Return a dict from the names of markers to their values. It is empty if ``parameters`` is None.
+    """Return a dict from the names of markers to their values. The dict is empty if ``parameters`` is None.
 
     Raises:
         InvalidParametersError: ``parameters`` is not a mapping.

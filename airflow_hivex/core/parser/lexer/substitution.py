@@ -81,11 +81,13 @@ _WORD = "IDENTIFIER"
 def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str, frozenset[str]]:
     """Return the text with a name in place of each ``IDENTIFIER(...)``, and the names of the markers in these calls.
 
-    The result has the length and the lines of the text, since blanks fill the space after a shorter name.
+    The returned text is as long as ``text`` and has the same lines, unless a name is longer than its call.
 
     Raises:
-        StatementSyntaxError: the text cannot be split into tokens, or the value is not a valid name.
-        UnsupportedStatementError: the expression has more than strings, markers and ``||``, or a marker has no value.
+        StatementSyntaxError: the text cannot be split into tokens, or the value of an ``IDENTIFIER(...)`` is not a
+            valid name.
+        UnsupportedStatementError: the expression in ``IDENTIFIER(...)`` has more than strings, markers and ``||``, or a
+            marker in it has no value.
         InvalidParametersError: the value of a marker is not a text.
     """
     if _WORD not in text.upper():
@@ -108,7 +110,7 @@ def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str,
 def _value(
     text: str, tokens: Sequence[Token], index: int, parameters: Mapping[str, object] | None, markers: set[str]
 ) -> tuple[str, Token]:
-    """Return the value between the parentheses of IDENTIFIER, and the token of the closing parenthesis."""
+    """Return a pair: the value between the parentheses of IDENTIFIER, and the token of the closing parenthesis."""
     parts: list[str] = []
     at = index + 2
     while True:
@@ -162,8 +164,6 @@ def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
     """Return for each statement the parameters that its ``:name`` markers need.
-
-    A statement refuses parameters for which it has no marker, so each statement gets only its own.
 
     A parameter that no statement needs is ignored, and a warning is logged.
 

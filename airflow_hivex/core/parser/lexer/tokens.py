@@ -84,8 +84,7 @@ def tokenize(text: str, *, with_variables: bool = False) -> list[Token]:
     """Return the tokens of ``text``, without white space, comments and hints.
 
     In ``spark_catalog.database.name`` the prefix ``spark_catalog.`` is left out, and the token of the database begins
-    at its place. If ``with_variables`` is set, ``${name}`` is a token, too, as in a script before its variables are
-    replaced.
+    where the prefix begins. If ``with_variables`` is set, ``${name}`` is a token, too.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string is not a character, a hint
@@ -139,7 +138,8 @@ def lex(text: str, *, with_placeholders: bool = False, with_variables: bool = Fa
     too. Spark does not have these tokens.
 
     Raises:
-        StatementSyntaxError: as :func:`tokenize`, except for hints.
+        StatementSyntaxError: a string, name or comment does not end, an escape in a string is not a character, or a
+            character does not belong to SQL.
     """
     position = 0
     # Spark reads the two > of array<array<int>> one by one, and 8 >> 1 as one token.
@@ -238,7 +238,8 @@ def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStateme
 class Cursor:
     """A position in the tokens of a statement.
 
-    A method that reads tokens moves the cursor. It raises an error with the position of a wrong token.
+    A method that reads tokens moves the cursor. If the next token is not the expected one, the method raises
+    StatementSyntaxError with the position of the token.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], markers: Markers, database: str | None = None) -> None:
@@ -261,7 +262,7 @@ class Cursor:
         return self.tokens[index] if 0 <= index < len(self.tokens) else None
 
     def at(self, *words: str) -> bool:
-        """Return whether these words, in upper case, come next."""
+        """Return whether ``words``, given in upper case, come next."""
         return all((token := self.peek(ahead)) is not None and token.word == word for ahead, word in enumerate(words))
 
     def at_symbol(self, *symbols: str, ahead: int = 0) -> bool:
@@ -285,18 +286,18 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Read these words if they come next, and return True. Otherwise return False."""
+        """Read ``words`` if they come next, and return True. Otherwise return False."""
         if self.at(*words):
             self.index += len(words)
             return True
         return False
 
     def accept_one(self, *words: str) -> str | None:
-        """Read one of these words if it comes next, and return the word. Otherwise return None."""
+        """Read one of ``words`` if it comes next, and return the word. Otherwise return None."""
         return next((word for word in words if self.accept(word)), None)
 
     def expect(self, *words: str) -> None:
-        """Read these words, one after the other."""
+        """Read ``words``, one after the other."""
         for word in words:
             if not self.accept(word):
                 raise self.expected(word)

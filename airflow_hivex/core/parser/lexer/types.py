@@ -25,7 +25,7 @@ _SPARK_ONLY = {
     "GEOGRAPHY": "keep the WKB in a BINARY, and ST_GeogFromWKB(c) in a query makes a geography of it",
     "TIME": "keep the time of day in a STRING or an INT",
 }
-"""A dict from a Spark type that only queries may have, and tables cannot store, to the advice for the user."""
+"""A dict from each Spark type that tables cannot store to the advice for the user."""
 _FIELD = re.compile(r"\w+")
 
 

@@ -40,7 +40,7 @@ from airflow_hivex.core.parser.queries.functions import called_function, says_on
 from airflow_hivex.core.parser.statements import Literal
 
 FindColumn: TypeAlias = Callable[[exp.Column], ColumnReference | None]
-"""A function that returns a reference to a column of the table. It returns None for other columns and struct fields."""
+"""A function that returns a reference to a column of one table, or None for other columns and for struct fields."""
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -58,7 +58,7 @@ _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of a condition that must all be true."""
+    """Return the operands of AND in a condition, or the condition itself if it has no AND at its top."""
     return list(_operands(condition, exp.And))
 
 
@@ -74,10 +74,10 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Return whether the predicate removes each row in which an outer join has set the table's columns to NULL.
+    """Return whether the predicate is never true for a row in which an outer join has set the table's columns to NULL.
 
-    If columns have a qualifier, only these columns are taken as NULL. If no column has one, each of them may belong to
-    another table. Then a NULL in any one of them must be enough to make the predicate not true.
+    The table's columns are the columns with a qualifier. If no column of the predicate has a qualifier, the result is
+    true if a NULL in any single column is enough to make the predicate not true.
     """
     columns = columns_in(predicate)
     own: dict[str, Value] = {column.name: None for column in columns if column.qualifier is not None}

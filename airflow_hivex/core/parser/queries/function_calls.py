@@ -16,14 +16,14 @@ _BEFORE_CALLS = frozenset(
     AGGREGATE
     """.split()  # noqa: SIM905
 )
-"""The words that may stand before a call. After any other name, ``x (a, b)`` is an alias with its columns."""
+"""The words that can stand before a call. After any other word, ``x (a, b)`` is an alias with columns, not a call."""
 _NO_NAMES = _BEFORE_CALLS | frozenset(
     """
     AS CUBE DEC EXISTS IDENTIFIER INTERVAL NUMERIC OVER PIVOT ROLLUP SETS TIMESTAMPADD TIMESTAMPDIFF TRY_CAST UNPIVOT
     VARCHAR
     """.split()  # noqa: SIM905
 )
-"""The words before a parenthesis that cannot be permanent functions: SQL keywords, and functions of Spark."""
+"""The words before a parenthesis that cannot name permanent functions: SQL keywords, and functions of Spark."""
 _CURRENT_DATABASE = ("current_database", "current_schema")
 _END_OF_ITEM = frozenset("EXCEPT FROM INTERSECT LIMIT MINUS ORDER UNION WHERE".split())  # noqa: SIM905
 _OTHER_CLAUSES = frozenset("BY FROM HAVING ON SET VALUES WHEN WHERE".split())  # noqa: SIM905
@@ -31,7 +31,7 @@ _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
-    """Return the calls of possibly permanent functions: functions with a database, or with a name unknown to Spark."""
+    """Return the calls of functions that can be permanent: functions with a database or a name unknown to Spark."""
     found = []
     for index, token in enumerate(tokens[:-1]):
         if token.kind not in _NAMES or not tokens[index + 1].is_symbol("("):
@@ -65,7 +65,8 @@ def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
 def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span, ...]:
     """Return the places between ``start`` and ``end`` where ``name`` qualifies another name, as in ``name.column``.
 
-    The result is empty if ``name`` also stands there without a point after it, because it may then mean something else.
+    The result is empty if ``name`` also stands between ``start`` and ``end`` without a point after it, because ``name``
+    can then mean something else.
     """
     tokens = [token for token in tokenize(text) if start <= token.start < end]
     found = []

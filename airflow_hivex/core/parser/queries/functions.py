@@ -40,10 +40,10 @@ _WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING"
 
 
 class QueryParser(_SparkParser):  # type: ignore[misc]
-    """A parser of Spark's SQL that does not change functions: Spark checks their arguments.
+    """A parser of Spark's SQL that keeps each function and its arguments as they are written.
 
-    sqlglot's own parser has other signatures for many functions. It replaces some functions by others that it regards
-    as equal. For example, it rewrites formats of dates for another language.
+    sqlglot's own parser replaces some functions by others. For example, it rewrites formats of dates for another
+    language.
     """
 
     # ``value:a.b[0]`` extracts a part of a variant; only a marker begins with a colon.
@@ -102,5 +102,5 @@ def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
 
 
 def says_only(node: exp.Expr, *names: str) -> bool:
-    """Return whether a node has only the arguments ``names``. Other arguments could change its meaning."""
+    """Return whether a node has no other arguments than ``names``."""
     return all(name in names for name, value in node.args.items() if value)

@@ -35,7 +35,7 @@ USING LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI LATERAL WITH TABLE VALUES IN
 CASE WHEN THEN ELSE INTO QUALIFY
 """.split()  # noqa: SIM905
 )
-"""Words of a query's structure. They are never read as names, because a table might then be overlooked."""
+"""Words of a query's structure, which are never read as names, so that no table is overlooked."""
 _MEANT = (
     "FROM",
     "WHERE",
@@ -51,9 +51,9 @@ _MEANT = (
     "CROSS",
     "USING",
 )
-"""Words between the parts of a query that users may mistype."""
+"""Words between the parts of a query, to suggest for a mistyped word."""
 _AFTER_LATERAL_VIEW = _STRUCTURE | {"PIVOT", "UNPIVOT", "WINDOW", "MAP", "REDUCE"}
-"""Words that may follow the alias of a LATERAL VIEW and are not the name of its first column."""
+"""Words that cannot name a column when they follow the alias of a LATERAL VIEW."""
 _MOST_NAMES = 20
 _SYMBOLS = {">>>": ">>", "!>": "<=", "!<": ">="}
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>\.?")
@@ -64,7 +64,7 @@ _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
     ("SELECT", "TOP"): "SELECT has no TOP; LIMIT stands behind the query",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
 }
-"""A dict from words that sqlglot does not know to the message for a query in which it stops at these words."""
+"""A dict from words that sqlglot does not know to the error message for a query with these words."""
 _EXPECTED = re.compile(r"Expecting (\S+)")
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
@@ -154,7 +154,7 @@ def _at(tokens: Sequence[Token], offset: int) -> int:
 
 
 def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> list[int]:
-    """Return the indexes of words that may be names, at the place of an error and just before this place."""
+    """Return the indexes of the words that can be names, at the place of an error and just before this place."""
     index = _at(tokens, offset)
     around = [each for each in (index, index - 1) if 0 <= each < len(tokens) and each not in names]
     return [each for each in around if _is_keyword(tokens[each]) and tokens[each].word not in _STRUCTURE]

@@ -15,7 +15,7 @@ from airflow_hivex.core.parser.statements import Query, Span, TableReference
 
 @dataclass(slots=True)
 class Pieces:
-    """A text of generated words and pieces of the user's text, with the place of each piece in both texts."""
+    """A text of generated words and pieces of the user's text, with the place of each piece in the user's text."""
 
     cursor: Cursor
     text: str = ""
@@ -27,7 +27,7 @@ class Pieces:
         return self
 
     def copy(self, start: int, end: int) -> int:
-        """Append the user's text between two places, and return its place in the new text."""
+        """Append the user's text between two places, and return the place of this piece in the composed text."""
         at = len(self.text)
         self.copied.append((at, start, end))
         self.text += self.cursor.text[start:end]
@@ -41,7 +41,7 @@ class Pieces:
         return self
 
     def read(self) -> Query:
-        """Return the query that is the text. The positions of its tables are places in the user's text.
+        """Return the query in the composed text. The positions of the query's tables are places in the user's text.
 
         Raises:
             StatementSyntaxError: the text is not SQL.
@@ -53,7 +53,7 @@ class Pieces:
         return replace(query, references=tuple(map(self._placed, query.references)))
 
     def _placed(self, reference: TableReference) -> TableReference:
-        """Return the reference with the place of the table's name in the user's text, or None for a generated name."""
+        """Return the reference with the place of its name in the user's text. The place of a generated name is None."""
         span = None
         for at, start, end in self.copied:
             moved = start - at

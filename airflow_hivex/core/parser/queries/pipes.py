@@ -1,9 +1,10 @@
 """The pipe syntax (``FROM t |> WHERE a > 1 |> SELECT b``): its tokens in the order of a nested SELECT, for sqlglot.
 
 Spark reads the user's text unchanged; sqlglot only finds the tables and columns in it. For sqlglot each operator
-becomes a SELECT, and the query before the operator becomes the sub-query in its FROM.
+becomes a SELECT, and the query before the operator becomes a sub-query in the FROM of this SELECT.
 
-A pipe binds less than UNION. Source: Spark's SqlBaseParser grammar, operatorPipeRightSide.
+After a UNION, a pipe applies to the result of the whole UNION. Source: Spark's SqlBaseParser grammar,
+operatorPipeRightSide.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def without_pipes(text: str, tokens: Sequence[Token]) -> list[Token]:
 
 
 def _piped(text: str, tokens: list[Token]) -> list[Token]:
-    """Return the tokens between two parentheses without their pipes.
+    """Return the tokens between two parentheses, with nested SELECTs in place of the pipes.
 
-    Pipes in deeper parentheses are already replaced.
+    The caller must replace the pipes in inner parentheses first.
     """
     parts = _split(tokens, "|>")
     if len(parts) == 1:
@@ -92,7 +93,7 @@ def _behind_with(tokens: Sequence[Token]) -> int:
 class _Query:
     """A query while its pipes are read: its SELECT list, and FROM with the clauses after it.
 
-    ``is_open`` is true while a join may follow the sources after FROM. ``is_plain`` is true while the query selects all
+    ``is_open`` is true while a join can follow the sources after FROM. ``is_plain`` is true while the query selects all
     columns.
     """
 
@@ -113,7 +114,7 @@ class _Query:
         return [*self._words("SELECT"), *self._list, *self._rest]
 
     def apply(self, text: str, pipe: Token, operation: list[Token]) -> None:
-        """Add an operator with its operands."""
+        """Add a pipe operator with its operands to the query."""
         word, operands = operation[0].word, operation[1:]
         self._at = pipe.start
         if word == "WHERE":
@@ -167,7 +168,7 @@ class _Query:
     def _aggregate(self, operands: list[Token]) -> None:
         """Replace AGGREGATE by a SELECT of its aggregates and keys.
 
-        GROUP BY is left out, because sqlglot does not read the aliases of its keys. It stays if it has grouping sets.
+        GROUP BY is left out, unless it has grouping sets.
         """
         places = (index for index in range(len(operands)) if _is_group(operands, index))
         group = next((index for index in places if not _depth(operands[:index])), None)

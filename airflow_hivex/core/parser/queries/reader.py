@@ -201,7 +201,7 @@ def read_query(cursor: Cursor) -> Query:
 
 
 def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
-    """Return the names of the called functions that can run any Java method. A call may quote or qualify the name."""
+    """Return the names of the called functions that can run any Java method, also if they are quoted or qualified."""
     return _calls_of(CODE_FUNCTIONS, tokens)
 
 

@@ -30,7 +30,8 @@ _OTHER = "__column_of_another_table"
 class QueryReader:
     """A reader that makes a Query of sqlglot's tree.
 
-    ``database`` is the current database. It is needed to recognise ``database.table.column`` as a column of ``table``.
+    ``database`` is the current database, which is needed to recognise ``database.table.column`` as a column of
+    ``table``.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class QueryReader:
     def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
         """Return whether another table with the same alias hides a source from a column.
 
-        Such a table stands in the FROM of the source, or in the FROM of a query between the source and the column.
+        The other table stands in the FROM of the source, or in the FROM of a query between the source and the column.
         """
         nearer: list[Source] = []
         around: Scope | None = column_scope
@@ -223,9 +224,9 @@ class QueryReader:
         return found
 
     def _named_sources(self, expression: exp.Expr, scope: Scope) -> set[Source] | None:
-        """Return the sources whose columns a condition may name, or None if this is not certain.
+        """Return the sources whose columns a condition names, or None if the sources are not certain.
 
-        A column without qualifier may belong to any source.
+        A column without a qualifier can belong to any source.
         """
         found: set[Source] = set()
         for column in expression.find_all(exp.Column):
@@ -275,7 +276,7 @@ def limit_edits(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
 
 
 def _value(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Return the tokens of the number or marker at the beginning of ``tokens``, or no tokens."""
+    """Return the tokens of the number or marker at the beginning of ``tokens``, or an empty sequence."""
     if tokens and tokens[0].kind is Kind.NUMBER:
         return tokens[:1]
     is_marker = len(tokens) == 2 and tokens[0].is_symbol(":") and tokens[1].kind is Kind.WORD
@@ -296,7 +297,7 @@ def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[Te
     """Yield the edits that replace Hive's virtual columns, such as INPUT__FILE__NAME, by functions of Spark.
 
     An edit replaces the qualifiers of the column, too. In a SELECT list the edit adds an alias, so that the result
-    column keeps its name. A struct field of this name is not replaced.
+    column keeps its name. A struct field with the name of a virtual column is not replaced.
     """
     words = {token.start: token for token in tokens if token.kind is Kind.WORD and token.word in _FUNCTIONS}
     if not words:

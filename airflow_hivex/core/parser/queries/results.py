@@ -1,8 +1,8 @@
 """The facts about a query's result that its text shows: columns, lists of VALUES, and which values are constant texts.
 
 Hive stores a constant text in a column of another type if the text is a valid value of this type. So an INSERT casts
-each value of VALUES alone to the type of its column. Source: docs/reference/statements.md, "Texts in columns of other
-types".
+each single value of VALUES to the type of the value's column. Source: docs/reference/statements.md, "Texts in columns
+of other types".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
 
 
 def constant_texts(cursor: Cursor, values: Sequence[Sequence[Token]]) -> tuple[int, ...]:
-    """Return the positions of the values that are constant texts or NULL, with or without parentheses."""
+    """Return the positions of the values that are constant texts or NULL. A value can be in parentheses."""
     return tuple(number for number, tokens in enumerate(values) if _is_text(cursor, tokens))
 
 
@@ -77,7 +77,7 @@ _GENERATORS = frozenset(
 
 
 def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
-    """Return the parts (SELECT, VALUES) that return the rows of the result, or an empty list if a part is neither."""
+    """Return each SELECT and VALUES that returns rows of the result, or an empty list if other parts return rows."""
     found: list[exp.Select | exp.Values] = []
     # A chain of UNION is as deep as it is long.
     parts = [tree]

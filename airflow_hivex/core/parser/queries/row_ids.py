@@ -1,7 +1,7 @@
-"""ROW__ID in a query's text: the places that may read it, the tables that may have it, and the ``*`` to replace.
+"""ROW__ID in a query's text: the places that can read it, the tables that can have it, and each ``*`` to replace.
 
-A table that is read with its row ids has an additional column. ``*`` must not return this column. In ORDER BY and
-HAVING a name means a column of the result, if there is such a column. Source: Spark's rules for names.
+A table that is read with its row ids has an additional column, which ``*`` must not return. In ORDER BY and HAVING a
+name means a column of the result, if there is such a column. Source: Spark's rules for names.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _RowIdReader:
     def _from_of(self, star: exp.Star) -> int:
         """Return the place of a FROM without SELECT, which returns all columns.
 
-        For such a FROM sqlglot adds a star to its tree.
+        ``star`` is the star that sqlglot adds to its tree for such a FROM.
         """
         query = star.find_ancestor(exp.Select)
         assert query is not None
@@ -191,12 +191,12 @@ def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
 
 
 def _gives_alias(query: exp.Select) -> bool:
-    """Return whether the SELECT list has a column with the alias ROW__ID. Then the name may mean this column."""
+    """Return whether the SELECT list has a column with the alias ROW__ID."""
     return any(isinstance(each, exp.Alias) and normalise(each.alias) == _NAME for each in query.expressions)
 
 
 def _shown(source: Source) -> Iterator[Source]:
-    """Yield the tables whose columns, and whose additional column for the row ids, ``source.*`` would return."""
+    """Yield the tables whose columns ``source.*`` returns, including an additional column for row ids."""
     if source.table is not None and source.output is None:
         yield source
     for each in source.inner:

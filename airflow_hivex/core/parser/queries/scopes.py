@@ -52,7 +52,7 @@ _REFUSED_TABLE_PARTS = {
 class Output:
     """The meaning of the name ROW__ID in the result of a query.
 
-    ``named`` is the number of columns with this name. ``tables`` are the tables whose columns the result has because of
+    ``named`` is the number of columns named ROW__ID. ``tables`` are the tables whose columns the result has because of
     ``*``. ``is_known`` is False if the text alone does not show all columns. ``derived`` is the :class:`Derived` of a
     query in WITH.
     """
@@ -70,12 +70,12 @@ UNKNOWN = Output(is_known=False)
 class Source:
     """A source that FROM adds to a scope: a table, a query or a function.
 
-    ``table`` is None for sources that are not tables of the warehouse; ``start`` to ``end`` is its name in the text.
-    ``nullable`` is true if an outer join may have made its columns NULL. ``visible`` is true if its columns may be
-    named outside of its join. ``filterable`` is true if a condition may be applied while the table is read: its columns
-    are not renamed, and no sample is taken from it. ``output`` is the output of a source that is not a table. ``inner``
-    are the sources that an alias for a join hides. ``derived`` is the query of the source, if conditions may restrict
-    it.
+    ``table`` is the table of the warehouse, or None for other sources. ``start`` and ``end`` are the places of the
+    table's name in the text. ``nullable`` is true if an outer join can have made the source's columns NULL. ``visible``
+    is true if the source's columns can be named outside of its join. ``filterable`` is true if a condition can be
+    applied while the table is read: the columns are not renamed, and no sample is taken. ``output`` is the output of a
+    source that is not a table. ``inner`` are the sources that an alias for a join hides. ``derived`` is the query of
+    the source, if conditions may restrict it.
     """
 
     alias: str
@@ -105,7 +105,7 @@ class Source:
 class Condition:
     """A part of WHERE or ON that must be true, and the sources whose rows it restricts.
 
-    Each source has a flag. It is true if an earlier outer join may have made the columns of the source NULL.
+    The flag of each source is true if an outer join before the condition can have made the source's columns NULL.
     """
 
     expression: exp.Expr
@@ -117,7 +117,7 @@ class Scope:
     """The scope of one SELECT: the sources in its FROM, and the conditions on their rows.
 
     ``parent`` is the scope of the query around the SELECT. ``merges_columns`` is true if NATURAL or USING merges
-    columns, and ``pivoted`` is true if PIVOT or UNPIVOT changes them. ``output`` is the output of the SELECT.
+    columns, and ``pivoted`` is true if PIVOT or UNPIVOT changes the columns. ``output`` is the output of the SELECT.
     """
 
     parent: Scope | None
@@ -130,12 +130,12 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class Derived:
-    """A query with one SELECT that FROM reads under a name. Conditions on its rows can be added to it.
+    """A query with one SELECT that FROM reads under a name. Conditions on the query's rows can be added to it.
 
-    ``columns`` is a dict from the query's columns to inner columns, which are columns of its own sources. ``stars`` has
-    the qualifiers of each star; a column of a star has the same name inside. ``hidden`` are names that must not be
-    sought among the columns of a star. ``is_allowed`` returns whether an added condition may name an inner column.
-    ``readers`` are the sources that read the query, with their scopes.
+    Inner columns are the columns of the query's own sources. ``columns`` is a dict from the query's columns to inner
+    columns. ``stars`` has the qualifiers of each star in the SELECT list. ``hidden`` are names that can be computed
+    columns, and so are never taken as columns of a star. ``is_allowed`` returns whether an added condition is allowed
+    to name an inner column. ``readers`` are the sources that read the query, with their scopes.
     """
 
     scope: Scope
@@ -147,9 +147,9 @@ class Derived:
 
     @classmethod
     def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
-        """Return the query of a SELECT, or None if its columns are not known.
+        """Return the :class:`Derived` of a SELECT, or None if the columns of the SELECT are not known.
 
-        ``named`` has the alias of the query, which may name the columns.
+        ``named`` is the node with the query's alias, which can have names for the columns.
         """
         columns: dict[str, exp.Column] = {}
         others: set[str] = set()
@@ -187,7 +187,7 @@ class Derived:
 
 
 def _only_select(query: exp.Expr) -> exp.Select | None:
-    """Return the only SELECT whose rows are the query's result, or None, for example for a UNION or with LIMIT."""
+    """Return the SELECT whose rows are the query's result, or None for other queries, such as a UNION or a LIMIT."""
     while isinstance(query, exp.Subquery):
         if any(query.args.get(part) for part in (*_OF_SOME_ROWS, "joins", "laterals", "pivots")):
             return None
@@ -222,9 +222,9 @@ def _column_aliases(node: exp.Expr) -> list[str]:
 
 
 def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
-    """Return a function that returns whether a condition may name a column.
+    """Return a function that returns whether a condition is allowed to name a column.
 
-    The column must be a key of GROUP BY, if there is one, and of the PARTITION BY of each window.
+    The column must be a key of the GROUP BY (if the SELECT has a GROUP BY) and of the PARTITION BY of each window.
     """
     nodes = list(_own_nodes(select))
     sets = [node.args.get("partition_by") or [] for node in nodes if isinstance(node, exp.Window)]
@@ -241,7 +241,7 @@ def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
 
 
 def _group_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
-    """Return the expression of a key of GROUP BY, which may be given as the number of a column."""
+    """Return the expression of a key of GROUP BY. For the number of a column, return the column's expression."""
     if isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal():
         columns: list[exp.Expr] = select.expressions
         number = int(key.name) - 1
@@ -300,13 +300,14 @@ class ScopeReader:
     def resolve(
         self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
     ) -> tuple[Scope, list[Source], int] | None:
-        """Return the sources that the qualifiers of a column or star mean, with their scope, or None for no source.
+        """Return (scope, sources, number) for the qualifiers of a column or star, or None if no source has the name.
 
-        The last item of the result is the number of qualifiers that name the source. The other qualifiers name the
-        field of a struct. A table has the names ``database.table`` and ``table``. A link has the names
-        ``database.table@namespace`` and ``table@namespace``, and ``table`` if no other table of its FROM has this name.
-        Spark tries two qualifiers before one, and a sub-query's own tables before the tables around it. If a name may
-        mean a link, or a table around the sub-query of this link, both are returned.
+        The sources are the tables or queries that the qualifiers can mean, and the scope is the scope of these sources.
+        The number is the number of qualifiers that name the source; the other qualifiers name the field of a struct. A
+        table has the names ``database.table`` and ``table``. A link has the names ``database.table@namespace`` and
+        ``table@namespace``, and ``table`` if no other table of the same FROM has this name. Spark tries two qualifiers
+        before one, and a sub-query's own tables before the tables around it. If a name can mean a link or a table
+        around the link's sub-query, both are returned.
         """
         names = [self._name(part) for part in qualifiers[:2]]
         while scope is not None:
@@ -373,9 +374,9 @@ class ScopeReader:
         return names
 
     def _derived(self, query: exp.Expr, named: exp.Expr) -> Derived | None:
-        """Return the Derived of a query that is already read, or None if conditions cannot be added to the query.
+        """Return the :class:`Derived` of a query, or None if conditions cannot be added to the query.
 
-        ``named`` has the alias of the query.
+        ``named`` is the node with the query's alias.
         """
         select = _only_select(query)
         scope = None if select is None else self._scope_of.get(id(select))
@@ -458,7 +459,7 @@ class ScopeReader:
         return left
 
     def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
-        """Add the condition of a join, with the sources that it restricts, and mark the sources that may become NULL.
+        """Add a join's condition with the sources whose rows it restricts, and mark the sources that can become NULL.
 
         An outer join keeps rows of its preserved side that fail ON, so the condition restricts only the other side.
         """

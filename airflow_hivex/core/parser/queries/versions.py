@@ -1,7 +1,7 @@
 """The clauses after the names of tables: VERSION AS OF, TIMESTAMP AS OF, and CHANGES FROM ... TO.
 
-The clauses, and calls of ``table_changes('t', 1, 5)``, are read from the tokens of a query before sqlglot sees it.
-Source: Spark's grammar, temporalClause and changesClause; Delta's table-valued function table_changes.
+The clauses, and calls of ``table_changes('t', 1, 5)``, are read from the tokens of a query before sqlglot sees the
+query. Source: Spark's grammar, temporalClause and changesClause; Delta's table-valued function table_changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST = timedelta(days=365_250)
 
 
 def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionAsOf]]:
-    """Return a query's tokens without version clauses, and a dict from the end of a table name to its version.
+    """Return a query's tokens without version clauses, and a dict from the end of a table's name to the version.
 
     Raises:
         StatementSyntaxError: the value of a clause is not a version.
@@ -112,7 +112,7 @@ def read_version(cursor: Cursor) -> VersionAsOf:
 
 
 def read_write_id(cursor: Cursor) -> VersionAsOf:
-    """Return the version that is given by the next token, a write id.
+    """Return the version whose write id comes next.
 
     Raises:
         StatementSyntaxError: the text is not a whole number.
@@ -158,7 +158,7 @@ def read_time(cursor: Cursor) -> VersionAsOf:
 
 
 def _typed(cursor: Cursor) -> Literal | None:
-    """Return a constant. ``TIMESTAMP '...'`` is returned as a string, because its text may have a time zone."""
+    """Return a constant. ``TIMESTAMP '...'`` is returned as a string, because its text can have a time zone."""
     if cursor.peek(1) is not None and cursor.at_kind(Kind.STRING, ahead=1):
         cursor.accept_one(*_TIME_TYPES)
     return read_constant(cursor)
@@ -180,7 +180,7 @@ def moment(value: object) -> datetime | None:
 
 
 def _interval(cursor: Cursor) -> timedelta:
-    """Return the length of an interval such as INTERVAL 2 HOURS. The number or ``2 HOURS`` may be in quotes."""
+    """Return the length of an interval such as INTERVAL 2 HOURS, INTERVAL '2' HOURS or INTERVAL '2 HOURS'."""
     cursor.expect("INTERVAL")
     token = cursor.peek()
     literal = read_constant(cursor)
@@ -202,7 +202,7 @@ _FUNCTION = "TABLE_CHANGES"
 
 
 def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionRange]]:
-    """Return a query's tokens without CHANGES clauses, and a dict from the end of a table name to its changes.
+    """Return a query's tokens without CHANGES clauses, and a dict from the end of a table's name to the changes.
 
     A call of ``table_changes`` is replaced by the name of its table, with the place of the call.
 
@@ -283,7 +283,7 @@ def read_changes(cursor: Cursor) -> VersionRange:
 
 
 def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
-    """Return the table name and the versions of a call of ``table_changes``. The name has the place of the call."""
+    """Return a pair: the table name in a call of ``table_changes``, at the place of the call, and the versions."""
     first = cursor.next("table_changes")
     cursor.expect_symbol("(")
     given = cursor.peek()
@@ -312,7 +312,7 @@ def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
 
 
 def _read_version(cursor: Cursor) -> tuple[str, VersionAsOf]:
-    """Return VERSION and a write id for a whole number, or TIMESTAMP and a time for any other value."""
+    """Return a pair: "VERSION" and a write id for a whole number, or "TIMESTAMP" and a time for another value."""
     start = cursor.index
     literal = read_constant(cursor)
     cursor.index = start

@@ -1,8 +1,7 @@
 """Statements as Python objects, with their kinds, and with the objects that they read and write.
 
 The reader makes the statements, and the session runs them. Positions count characters from 0 in the user's text, end
-excluded. By its position a table name can be replaced, while all other text stays unchanged. A chapter is a module that
-defines statements.
+excluded. A chapter is a module that defines statements.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RefusedPart(Exception):  # noqa: N818 - the reader makes an error with the place of it
-    """A part of a statement does not fit the other parts. The reader adds its place in the text."""
+    """A part of a statement does not fit the other parts. The reader adds the place of the part in the text."""
 
     def __init__(self, field: str, reason: str, *, is_unsupported: bool = False) -> None:
         super().__init__(field, reason)
@@ -30,7 +30,7 @@ def refuse_both(values: Mapping[str, Any]) -> None:
     """Refuse OR REPLACE together with IF NOT EXISTS.
 
     Raises:
-        RefusedPart: both stand in the statement.
+        RefusedPart: the statement has both clauses.
     """
     if "or_replace" in values and "if_not_exists" in values:
         raise RefusedPart("if_not_exists", "OR REPLACE and IF NOT EXISTS do not go together")
@@ -41,12 +41,12 @@ class Statement(ABC):
 
     - ``KIND`` is the name of such statements in messages.
     - ``SYNTAX`` has the forms of the statement; ``parser/grammar/syntax.py`` describes the notation.
-    - ``REFUSED`` are forms of other systems, each with the reason why this release refuses it. In a reason ``{word}``
-      is the last word of the form.
+    - ``REFUSED`` are forms of other systems, each with the reason for which this release refuses the form. In a reason,
+      ``{word}`` stands for the last word of the form.
     - A statement that is not ``IN_TRANSACTIONS`` takes effect for all sessions at once, so it cannot be part of a
       transaction.
     - The type of a field that names an object has the role of the object: ``Annotated[TableName, Named(Role.ALTER)]``.
-    - The type of a field for the location of a folder has an annotation, too: ``Annotated[str | None, Folder()]``.
+    - The type of a field for the location of a folder is ``Annotated[str | None, Folder()]``.
     """
 
     __slots__ = ()
@@ -78,7 +78,7 @@ class Statement(ABC):
 
     @property
     def uses(self) -> Uses:
-        """Return every object that the statement names, also inside its queries, with its place and role."""
+        """Return every object that the statement or one of its queries names, with the object's place and role."""
         return self.mentions
 
     @property
@@ -90,7 +90,7 @@ class Statement(ABC):
 
 @cache
 def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T], ...]:
-    """Return (field name, annotation) for each annotation of class ``kind`` in the types of the fields."""
+    """Return a pair (field name, annotation) for each annotation of class ``kind`` in the types of the fields."""
     hints = get_type_hints(statement, include_extras=True).items()
     return tuple(
         (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, kind)
@@ -98,11 +98,7 @@ def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T]
 
 
 class RoutedStatement(Statement):
-    """A statement whose queries run on a cluster.
-
-    From the properties of this class the session finds the locks to take, the snapshot of each table, the views to
-    replace by their queries, the tables to read with row ids, and the cluster that runs the statement.
-    """
+    """A statement whose queries run on a cluster."""
 
     __slots__ = ()
 
@@ -113,7 +109,7 @@ class RoutedStatement(Statement):
 
     @abstractmethod
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with each of its queries changed."""
+        """Return the statement with ``change(query)`` in place of each of its queries."""
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
@@ -122,7 +118,7 @@ class RoutedStatement(Statement):
 
     @property
     def targets(self) -> tuple[TableName, ...]:
-        """Return the existing tables that the statement writes. A table that two parts write occurs twice."""
+        """Return the existing tables that the statement writes. A table that is written by two parts occurs twice."""
         return tuple(name for name, roles in self.writes if Role.CREATE not in roles)
 
     @property
@@ -137,19 +133,19 @@ class RoutedStatement(Statement):
 
     @property
     def view_references(self) -> tuple[TableReference, ...]:
-        """Return the references to tables that may be views."""
+        """Return the references to objects that can be views."""
         return self.references
 
     @property
     def uses(self) -> Uses:
-        """Return every object that the statement names. A read that several queries share occurs once."""
+        """Return every object that the statement names. A place that several queries share occurs once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *self.mentions, *read)
 
 
 class OptionalQueryStatement(RoutedStatement):
-    """A statement with at most one query, its field ``query``."""
+    """A statement with at most one query, in the field ``query``."""
 
     __slots__ = ()
 
@@ -157,11 +153,11 @@ class OptionalQueryStatement(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return the query of the statement, if there is one."""
+        """Return a tuple of the statement's query, or an empty tuple."""
         return () if self.query is None else (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
+        """Return the statement with ``change(query)`` in place of its query."""
         if self.query is None:
             return self
         # Each statement with a query is a dataclass, which has the order of the fields.
@@ -171,7 +167,7 @@ class OptionalQueryStatement(RoutedStatement):
 
 
 class QueryStatement(OptionalQueryStatement):
-    """A statement with one query, its field ``query``."""
+    """A statement with one query, in the field ``query``."""
 
     __slots__ = ()
 
@@ -179,7 +175,7 @@ class QueryStatement(OptionalQueryStatement):
 
 
 class ExplainedStatement(RoutedStatement):
-    """EXPLAIN of a statement that writes rows by several queries. The plan is shown, and no row is written."""
+    """EXPLAIN of a statement that writes rows by several queries. It shows the plan, and writes no row."""
 
     __slots__ = ()
 
@@ -193,7 +189,7 @@ class ExplainedStatement(RoutedStatement):
         return self.statement.queries
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its queries changed."""
+        """Return the statement with ``change(query)`` in place of each of its queries."""
         explained: Any = self
         changed: Self = replace(explained, statement=self.statement.with_queries(change))
         return changed
@@ -243,8 +239,8 @@ class UsedObject:
     """One object that a statement names, at one place, in one role.
 
     ``database`` and ``namespace`` (the Y of a link ``T@Y``) are None if the statement does not give them. ``name`` is
-    None if the statement means the current database without naming it. ``start`` and ``end`` count characters of the
-    user's text from 0, end excluded; they are None for a name that is not in it.
+    None for a current database that the statement does not name. ``start`` and ``end`` count characters of the user's
+    text from 0, end excluded. Both are None for a name that is not in the user's text.
     """
 
     kind: ObjectKind
@@ -266,8 +262,8 @@ NOTHING: Uses = ()
 class Named:
     """The role and the kind of the object that a field of a statement names. The kind TABLE includes views and links.
 
-    A field without a value names no object; with ``or_current`` it names the current database. A field of constraints
-    names the tables that foreign keys reference.
+    A field without a value names no object or, with ``or_current``, the current database. A field of constraints names
+    the tables that foreign keys reference.
     """
 
     role: Role
@@ -275,7 +271,7 @@ class Named:
     or_current: bool = False
 
     def uses(self, value: TableName | Constraints | str | None) -> Uses:
-        """Return one use for each object that the value names, or an empty tuple if it names no object."""
+        """Return one use for each object that the value names, or an empty tuple if the value names no object."""
         if isinstance(value, Constraints):
             parents = dict.fromkeys(key.parent for key in value.keys.values() if key.parent is not None)
             return tuple(UsedObject(self.kind, self.role, name, database or None) for database, name in parents)

@@ -1,4 +1,4 @@
-"""Statements about clusters, routes and the settings of a session. Some of these settings influence the route."""
+"""Statements about clusters, routes and the settings of a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_hivex.core.parser.statements.base import Named, ObjectKind, Role, R
 
 @dataclass(frozen=True, slots=True)
 class UseCluster(Statement):
-    """The choice (pin) of one cluster for all later statements of the session. The name None removes the pin."""
+    """The choice of one cluster (pin) for all later statements of the session. The name None removes the pin."""
 
     KIND = "USE CLUSTER"
     SYNTAX = ("USE CLUSTER [<name cluster>]",)
@@ -42,7 +42,7 @@ class ExplainRoute(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetSetting(Statement):
-    """SET name = value, or SET name. The second form shows the current value; its field ``value`` is None."""
+    """SET name = value, or SET name. The form SET name shows the current value; the field ``value`` is then None."""
 
     KIND = "SET"
     IN_TRANSACTIONS = False

@@ -1,4 +1,4 @@
-"""Statements about the columns of tables and their constraints."""
+"""Statements about the columns and the constraints of tables."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class AddColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn(Statement):
-    """A change of the name, type, comment or place of a column. A field with None changes nothing.
+    """A change of the name, type, comment or place of a column. A field that is None changes nothing.
 
     ``after`` is the column before the new place, or the empty text for the first place. ``added`` are new constraints
-    of the column; existing rows are not checked against them.
+    of the column. Existing rows are not checked against these constraints.
     """
 
     KIND = "ALTER TABLE CHANGE COLUMN"
@@ -65,7 +65,8 @@ class ChangeColumn(Statement):
 class ReplaceColumns(Statement):
     """A replacement of the columns of a table.
 
-    An old column with the name of a new column keeps its values. All other old columns are dropped.
+    A column of the table that has the name of a new column keeps its values. All other columns of the table are
+    dropped.
     """
 
     KIND = "ALTER TABLE REPLACE COLUMNS"

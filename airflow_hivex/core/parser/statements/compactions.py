@@ -65,7 +65,7 @@ class Compact(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Compact:
-        """Return the request. Buckets and an order are only allowed for a rebalance."""
+        """Return the request for a compaction. Buckets and an order are only allowed for a rebalance."""
         wanted = values.get("type", CompactionType.MAJOR)
         if wanted not in REQUESTABLE:
             raise RefusedPart("type", "what can be asked for is 'major', 'minor' or 'rebalance'")
@@ -116,7 +116,7 @@ class AbortCompactions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Vacuum(Statement):
-    """The deletion of a table's old files, which neither a transaction nor a kept version of the table reads."""
+    """The deletion of those old files of a table that neither a transaction nor a kept version of the table reads."""
 
     KIND = "VACUUM"
     SYNTAX = ("VACUUM [TABLE] <table vacuumed_table> [DRY RUN]",)

@@ -44,7 +44,7 @@ class DropCopy(Statement):
 class SetPrimaryCluster(Statement):
     """A change of the primary cluster of a table.
 
-    ``force`` is for a lost primary cluster: the table continues with the rows that other clusters have.
+    ``force`` is for a lost primary cluster: the table keeps only the rows that other clusters have.
     """
 
     KIND = "ALTER TABLE SET PRIMARY CLUSTER"
@@ -83,7 +83,7 @@ class MoveDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CancelMove(Statement):
-    """The cancellation of a move of a database, before the new cluster becomes its primary cluster."""
+    """The cancellation of a move of a database, before the target cluster becomes the database's primary cluster."""
 
     KIND = "ALTER DATABASE CANCEL MOVE"
     SYNTAX = (f"{_DATABASE} CANCEL MOVE [KEEP COPIES]",)

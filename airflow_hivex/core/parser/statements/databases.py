@@ -32,7 +32,7 @@ class CreateDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase(Statement):
-    """A drop of a database and, with CASCADE, of its tables."""
+    """A drop of a database and, with CASCADE, of the tables in the database."""
 
     KIND = "DROP DATABASE"
     SYNTAX = (f"DROP {_DATABASE} [IF EXISTS] <name database> [RESTRICT | CASCADE]",)

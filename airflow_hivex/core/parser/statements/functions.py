@@ -23,7 +23,7 @@ from airflow_hivex.core.parser.statements.queries import Query
 class CreateFunction(OptionalQueryStatement):
     """A new permanent function of a database: an SQL function or a Java class.
 
-    An SQL function has its definition in ``sql``, and its body as ``query``. A Java function has a class and resources.
+    An SQL function has a definition ``sql`` and a body ``query``. A Java function has a class and resources.
     """
 
     KIND = "CREATE FUNCTION"

@@ -16,7 +16,7 @@ _LINK = "{LINK | TABLELINK}"
 
 @dataclass(frozen=True, slots=True)
 class CreateLink(Statement):
-    """A new link to a table of another namespace. A static link shows only partitions that are added to it."""
+    """A new link to a table of another namespace. A static link shows only partitions that are added to the link."""
 
     KIND = "CREATE LINK"
     SYNTAX = (f"CREATE [STATIC] {_LINK} [IF NOT EXISTS] TO <link> [LINKPROPERTIES <properties>]",)
@@ -29,7 +29,7 @@ class CreateLink(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the link with the role CREATE, and the table that it shows with the role READ."""
+        """Return the link with the role CREATE, and the table of the link with the role READ."""
         source = TableName(self.link.name, self.link.namespace, span=self.link.span)
         return (*table_uses(self.link, Role.CREATE), *table_uses(source, Role.READ))
 
@@ -95,7 +95,7 @@ class SetLinkProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowLinks(Statement):
-    """The links of a namespace, or all links to one table, whatever their namespaces."""
+    """The links of a namespace, or the links of all namespaces to one table."""
 
     KIND = "SHOW LINKS"
     SYNTAX = (

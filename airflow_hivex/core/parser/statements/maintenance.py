@@ -19,7 +19,7 @@ class RepairPartitions(Statement):
     """A repair of the partitions in the metastore, which compares them with the folders of the table.
 
     With ``adds`` a folder without a partition in the metastore becomes a partition. With ``drops`` a partition without
-    a folder is dropped. Without ``is_repair`` the statement only shows these differences, as in Hive.
+    a folder is dropped. Without ``is_repair`` the statement only shows the differences, as in Hive.
     """
 
     KIND = "MSCK REPAIR TABLE"
@@ -46,7 +46,8 @@ class RepairPartitions(Statement):
     def of(cls, values: Mapping[str, Any]) -> RepairPartitions:
         """Return the statement.
 
-        If it names no mode, a repair adds partitions, and MSCK without REPAIR shows both kinds of differences.
+        Without ADD, DROP or SYNC PARTITIONS, a repair adds partitions, and MSCK without REPAIR shows both kinds of
+        differences.
         """
         is_repair = values.get("is_repair", False)
         mode = values.get("mode", "ADD" if is_repair else "SYNC")
@@ -60,7 +61,7 @@ class RepairPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RefreshTable(Statement):
-    """REFRESH, which only checks that the table exists. Each statement reads the newest snapshot anyway."""
+    """REFRESH, which only checks that the table exists, because each statement reads the newest snapshot."""
 
     KIND = "REFRESH TABLE"
     SYNTAX = ("REFRESH [TABLE] <table>",)

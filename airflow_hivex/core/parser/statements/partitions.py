@@ -32,9 +32,9 @@ class AddPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions(Statement):
-    """A drop of partitions. A specification may name only some keys.
+    """A drop of partitions.
 
-    Each specification is a predicate, since Hive allows comparisons in it: ``PARTITION (ds < '2013')``.
+    Each specification is a predicate on some or all partition keys, such as ``PARTITION (ds < '2013')``.
     """
 
     KIND = "ALTER TABLE DROP PARTITION"
@@ -48,7 +48,7 @@ class DropPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenamePartition(Statement):
-    """A change of a partition's key values. The old and the new specification name all keys, with None for NULL."""
+    """A change of a partition's key values. Both specifications name all partition keys. The value None means NULL."""
 
     KIND = "ALTER TABLE RENAME PARTITION"
     SYNTAX = ("ALTER TABLE <table> PARTITION <partition> RENAME TO PARTITION <name partition>",)

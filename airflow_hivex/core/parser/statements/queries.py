@@ -17,12 +17,12 @@ from airflow_hivex.core.model.versions import VersionAsOf, VersionRange
 class TableReference:
     """One place in a query where a table is read.
 
-    ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query gives no alias.
-    Then the alias is added when the table's name is replaced: after the name, or at ``alias_position`` if a clause must
-    stand between them (``t TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from the
-    table must satisfy. They read only columns that may belong to the table. ``row_id`` is the name of an additional
-    column with the row ids, or None if the query does not read them. ``version`` is an earlier version to read.
-    ``changes`` are the commits whose changes are read in place of the rows.
+    ``alias`` is the name that qualifies columns of the table. ``has_alias`` is false if the query gives no alias. Then
+    the alias is added when the table's name is replaced. It is added at ``alias_position``, or after the name if
+    ``alias_position`` is None. For example, ``AS x`` follows TABLESAMPLE in ``t TABLESAMPLE (1 PERCENT) AS x``.
+    ``filters`` are conditions that every row taken from the table must satisfy; their columns can belong to the table.
+    ``row_id`` is the name of an additional column with the row ids, or None if the query does not read row ids.
+    ``version`` is an earlier version to read. ``changes`` are the commits whose changes are read in place of the rows.
     """
 
     table: TableName
@@ -48,7 +48,7 @@ class TextEdit:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call in a query of a function that may be a permanent function. ``name`` is its normalised name."""
+    """A call of a function that can be a permanent function. ``name`` is the normalised name of the function."""
 
     name: str
     database: str | None
@@ -60,7 +60,7 @@ class FunctionCall:
 class DatabaseCall:
     """One call of ``current_database()`` or ``current_schema()`` in a query.
 
-    ``column`` is the name of the result column that has only this call as its expression, or None.
+    ``column`` is the name of the result column whose whole expression is this call, or None if there is no such column.
     """
 
     start: int
@@ -73,7 +73,7 @@ class ValueList:
     """The rows of a query that is only a list of VALUES. All rows have the same length.
 
     ``cells`` are the places of the values in the query's text, row by row. ``types`` are Spark's types of constants, or
-    None for other values. ``names`` are the column names in an alias, if any.
+    None for other values. ``names`` are the column names in the alias of the list, such as ``a, b`` in ``AS t (a, b)``.
     """
 
     cells: tuple[tuple[Span, ...], ...]
@@ -81,7 +81,7 @@ class ValueList:
     names: tuple[str, ...] = ()
 
     def with_expressions(self, starts: Collection[int]) -> Self:
-        """Return the list without the types of the values that begin at ``starts``, as they are not constants."""
+        """Return the list without the types of the values that begin at ``starts``."""
         types = tuple(
             tuple(None if cell.start in starts else known for cell, known in zip(cells, types, strict=True))
             for cells, types in zip(self.cells, self.types, strict=True)
@@ -93,15 +93,15 @@ class ValueList:
 class Query:
     """A SELECT (with its CTEs, set operations and sub-queries) as text, with the objects that it reads.
 
-    ``start`` and ``end`` are its place in ``text``. ``references`` are in the order of the text. ``qualifiers`` are
-    edits that shorten ``database.table.column`` to ``table.column``, which is valid after the table's name is replaced.
-    ``row_ids`` are the places that may read ROW__ID. ``parameters`` are the names of its ``:name`` markers.
-    ``code_functions`` are the called functions that run arbitrary code of the statement's author. ``loaded`` are files
-    that the query reads besides its tables. ``functions`` are the calls of functions that Spark itself does not have.
-    ``database_calls`` return the current database. ``texts`` are the positions of the result's columns that are
-    constant texts or NULL; negative positions count from the end. ``lists_columns`` is true if the text lists each
-    column of its result, so that the result does not depend on the columns of tables. ``values`` are the rows of a
-    query that is only a list of VALUES, or None for any other query.
+    ``start`` and ``end`` are the place of the query in ``text``. ``references`` are in the order of the text.
+    ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, which is valid after the
+    table's name is replaced. ``row_ids`` are the places that can read ROW__ID. ``parameters`` are the names of the
+    ``:name`` markers. ``code_functions`` are the called functions that run arbitrary code of the statement's author.
+    ``loaded`` are files that the query reads in addition to its tables. ``functions`` are the calls of functions that
+    Spark itself does not have. ``database_calls`` return the current database. ``texts`` are the positions of the
+    result's columns that are constant texts or NULL; negative positions count from the end. ``lists_columns`` is true
+    if the text lists each column of the result, without ``*``. ``values`` are the rows of a query that is only a list
+    of VALUES, or None for any other query.
     """
 
     text: str
@@ -120,7 +120,7 @@ class Query:
     values: ValueList | None = None
 
     def render(self, views: Sequence[str]) -> str:
-        """Return the query's text, in which the i-th of ``views`` replaces the table of the i-th reference."""
+        """Return the query's text with the i-th name of ``views`` in place of the table of the i-th reference."""
         return self.render_with_places(views)[0]
 
     def render_values(self) -> tuple[tuple[str, ...], ...]:
@@ -136,7 +136,7 @@ class Query:
         return tuple(tuple(map(text, cells)) for cells in self.values.cells)
 
     def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
-        """Return the text of :meth:`render`, and the place of each view in it.
+        """Return a pair: the text that :meth:`render` returns, and the place of each view in this text.
 
         The clauses for versions and changes after the names of tables are removed, unless ``with_versions`` is set.
         """

@@ -74,7 +74,7 @@ class ExplainMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery(QueryStatement):
-    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] of a query, or of the query in a statement that writes rows.
+    """EXPLAIN of a query, or of the query in a statement that writes rows.
 
     ``mentions`` are the objects that the explained statement changes.
     """
@@ -88,7 +88,7 @@ class ExplainQuery(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class DefaultValue:
-    """A DEFAULT in a row of VALUES: its place in the text of the query, and the position of its column."""
+    """A DEFAULT in a row of VALUES: the place of the word in the text of the query, and the position of the column."""
 
     start: int
     end: int
@@ -103,8 +103,8 @@ class Insert(QueryStatement):
     NULL). ``columns`` is the column list, or None. ``rows`` has the values of a VALUES list if all values are
     constants; then the statement can run without Spark. ``query`` is always set. ``defaults`` are the places of DEFAULT
     in the query. With ``by_name`` a column of the query is written to the table's column of the same name. With
-    ``evolves`` the columns that only the query has are added to the table. With ``by_name`` these are the query's
-    columns with unknown names; otherwise they are the query's last columns.
+    ``evolves`` the query's columns that the table does not have are added to the table: with ``by_name`` the columns
+    whose names the table does not have, otherwise the query's last columns.
     """
 
     KIND = "INSERT"
@@ -176,8 +176,8 @@ class InsertDirectory(QueryStatement):
 class MultiInsert(RoutedStatement):
     """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that are committed together.
 
-    ``sources`` are queries that are computed once for all INSERTs: the sub-queries of the FROM clause, and the common
-    table expressions that the FROM clause names. The INSERTs read the i-th source as the table ``source_name(i)``.
+    ``sources`` are the sub-queries and the common table expressions in the FROM clause. They are computed once for all
+    INSERTs. The INSERTs read the i-th source as the table ``source_name(i)``.
     """
 
     KIND = "INSERT"
@@ -198,21 +198,21 @@ class MultiInsert(RoutedStatement):
         return (*self.sources, *(insert.query for insert in self.inserts))
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with each of its queries changed."""
+        """Return the statement with ``change(query)`` in place of each of its queries."""
         inserts = tuple(insert.with_queries(change) for insert in self.inserts)
         return replace(self, inserts=inserts, sources=tuple(map(change, self.sources)))
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeClause:
-    """The change of a row: one WHEN of a MERGE, or the whole change of an UPDATE or a DELETE.
+    """The change of a row: one WHEN clause of a MERGE, or the whole change of an UPDATE or a DELETE.
 
-    ``columns`` are the assigned columns. The query returns the i-th value of the n-th clause in its column
-    ``assigned_name(n, i)``. An INSERT without a column list has ``columns`` None; ``values`` is the number of its
-    values, in the order of the table's columns. With ``by_name`` (``SET *``, ``INSERT *``) each column gets the value
-    of the source's column of the same name. ``copied`` are listed columns for which the statement assigns the source's
-    column of the same name. ``defaults`` are the positions of the values that are DEFAULT. ``texts`` are the positions
-    of the values that are constant texts or NULL.
+    ``columns`` are the assigned columns, or None for an INSERT without a column list. ``values`` is the number of
+    values of such an INSERT; the values are in the order of the table's columns. The query of the change returns the
+    i-th value of the n-th clause in the column ``assigned_name(n, i)``. With ``by_name`` (``SET *``, ``INSERT *``) each
+    column gets the value of the source's column of the same name. ``copied`` are the columns in ``columns`` to which
+    the statement assigns the source's column of the same name. ``defaults`` are the positions of the values that are
+    DEFAULT. ``texts`` are the positions of the values that are constant texts or NULL.
     """
 
     action: ChangeAction
@@ -226,11 +226,11 @@ class ChangeClause:
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """A query that returns rows to change or to insert, and the clauses that may apply to these rows.
+    """A query that returns rows to change or to insert, and the clauses that can apply to these rows.
 
     The query adds columns to each row: the number of the clause that applies to the row (or NULL), and the values that
     the clause assigns. ``target`` is the position of the changed table among the query's references, or None if the
-    query does not read this table. ``source`` is the same for the source of a MERGE.
+    query does not read this table. ``source`` is the position of the source of a MERGE, or None.
     """
 
     query: Query
@@ -243,11 +243,11 @@ class ChangeQuery:
 class ChangeRows(RoutedStatement):
     """UPDATE, DELETE or MERGE, which updates or deletes rows of a table. A MERGE also inserts rows.
 
-    ``target`` is the changed table. ``matched`` is the query of its rows; in a MERGE it joins the target with the
-    source. ``unmatched`` is the query of the source's rows without a match; without a source it is the query of new
-    rows. ``unmatched_by_source`` is the query of the target's rows without a match. ``source`` is the query of all
-    source rows of a MERGE. ``evolves`` is true for WITH SCHEMA EVOLUTION: the table gets the columns that only the
-    source has, if the clauses of the MERGE name them.
+    ``target`` is the changed table. ``matched`` is the query of the target's rows; in a MERGE the query joins the
+    target with the source. ``unmatched`` is the query of the source's rows without a match, or of the rows to insert if
+    there is no source. ``unmatched_by_source`` is the query of the target's rows without a match. ``source`` is the
+    query of all source rows of a MERGE. ``evolves`` is true for WITH SCHEMA EVOLUTION: the table gets those columns of
+    the source that the table does not have and that clauses of the MERGE name.
     """
 
     KIND = "UPDATE, DELETE and MERGE"
@@ -300,7 +300,7 @@ class ChangeRows(RoutedStatement):
         return found if self.source is None else (*found, self.source)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with each of its queries changed."""
+        """Return the statement with ``change(query)`` in place of each of its queries."""
 
         def changed(part: ChangeQuery | None) -> ChangeQuery | None:
             return None if part is None else replace(part, query=change(part.query))
@@ -338,12 +338,12 @@ class ChangeRows(RoutedStatement):
 
     @property
     def frame_reads(self) -> tuple[str, ...]:
-        """Return the names of the DataFrames that are read. The queries of a MERGE share one read of its source."""
+        """Return the names of the DataFrames that are read. The source of a MERGE is read once for all queries."""
         return tuple(each.table.name for each in self._computed if is_frame(each.table))
 
     @property
     def _computed(self) -> tuple[TableReference, ...]:
-        """Return all references, except those to the target and to a source that is already computed."""
+        """Return all references, except the references to the target and to a source that is already computed."""
         found = list(self.source.references) if self.source is not None else []
         for part in self._parts:
             taken = (part.target, part.source)
@@ -377,7 +377,7 @@ class LoadData(Statement):
     """A load of the files of a folder into a table. With ``overwrite`` the new rows replace the existing rows.
 
     ``static`` has the partition columns with their values, and ``dynamic`` the partition columns without a value.
-    ``format`` is the format of the files, or None for the table's format. ``options`` are the options of this format.
+    ``format`` is the format of the files, or None for the table's format. ``options`` are options of the files' format.
     """
 
     KIND = "LOAD DATA"
@@ -403,7 +403,7 @@ class LoadData(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Statement):
-    """The removal of all rows of a table, or of some partitions. ``specification`` may name only some of the keys."""
+    """The removal of all rows of a table or of some partitions. ``specification`` names some or all partition keys."""
 
     KIND = "TRUNCATE TABLE"
     SYNTAX = ("TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>]",)
@@ -438,7 +438,7 @@ class RestoreTable(Statement):
 class Analyze(Statement):
     """The computation of statistics of a table, its partitions and columns.
 
-    ``partition`` has the keys of the PARTITION clause; a key without a value has None, which means all values.
+    ``partition`` has the keys of the PARTITION clause; a key without a value has None, which stands for all values.
     ``columns`` is None if no column is analyzed, and empty if all columns are analyzed.
     """
 
@@ -462,7 +462,7 @@ class Analyze(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table with the role ALTER. Without NOSCAN its rows are read, so it also has the role READ."""
+        """Return the table with the role ALTER and, if the statement reads rows (without NOSCAN), the role READ."""
         return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 

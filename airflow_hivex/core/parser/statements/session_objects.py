@@ -25,7 +25,8 @@ from airflow_hivex.core.parser.statements.views import VIEW_DEFINITION
 class CreateTemporaryView(QueryStatement):
     """A view of the session.
 
-    The metastore does not know the view, so the statement names only the objects that its query reads.
+    The metastore does not know the view, so the objects of the statement are only the objects that the view's query
+    reads.
     """
 
     KIND = "CREATE TEMPORARY VIEW"
@@ -90,7 +91,7 @@ class ResetConfiguration(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DeclareVariable(QueryStatement):
-    """A declaration of variables of the session, with a type or a default value; ``query`` returns the default."""
+    """A declaration of variables of the session, with a type or a default. ``query`` returns the default value."""
 
     KIND = "DECLARE VARIABLE"
     SYNTAX = (
@@ -107,8 +108,8 @@ class DeclareVariable(QueryStatement):
 class SetVariables(OptionalQueryStatement):
     """A change of the values of variables.
 
-    ``query`` returns one row with one column for each name. With ``may_be_empty`` it may return no row, which means
-    NULL. ``defaults`` are the names to which DEFAULT is assigned.
+    ``query`` returns one row with one column for each name. With ``may_be_empty`` the query is allowed to return no
+    row, which means NULL. ``defaults`` are the names to which DEFAULT is assigned.
     """
 
     KIND = "SET VARIABLE"
@@ -174,7 +175,7 @@ class DropTemporaryFunction(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ImmediateArgument:
-    """A value after USING: a constant, or the value of a ``variable``. ``name`` is the name of its marker, if any."""
+    """A value after USING: a constant, or the value of a ``variable``. ``name`` is the name of its marker, or None."""
 
     name: str | None
     value: Literal | None = None
@@ -183,7 +184,7 @@ class ImmediateArgument:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate(Statement):
-    """EXECUTE IMMEDIATE of a statement, which is given as a ``text``, or as the value of a ``variable``."""
+    """EXECUTE IMMEDIATE of a statement that is given as a ``text`` or as the value of a ``variable``."""
 
     KIND = "EXECUTE IMMEDIATE"
     SYNTAX = (

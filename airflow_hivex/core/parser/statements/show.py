@@ -50,7 +50,7 @@ class ShowCurrentNamespace(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowTables(Statement):
-    """The tables and views of a database, or only its views."""
+    """The tables and views of a database, or only the views."""
 
     KIND = "SHOW TABLES"
     SYNTAX = (f"SHOW {{TABLES | VIEWS}} {_IN} {_LIKE}",)
@@ -85,7 +85,7 @@ class ShowColumns(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ShowColumns:
-        """Return the statement. The database may follow the table."""
+        """Return the statement with the database after FROM or IN, if one is given, as the database of the table."""
         table, database = values["table"], values.get("database")
         if database is not None and table.database not in (None, str(database)):
             raise RefusedPart("database", f"the table is of database {table.database} already")
@@ -123,7 +123,7 @@ class ShowPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCreateTable(Statement):
-    """The CREATE statement of a table or view. With ``as_serde`` it has Hive's clauses."""
+    """The CREATE statement of a table or view. With ``as_serde`` the CREATE statement has Hive's clauses."""
 
     KIND = "SHOW CREATE TABLE"
     SYNTAX = ("SHOW CREATE TABLE <table> [AS SERDE]",)
@@ -180,7 +180,7 @@ class DescribeFunction(RoutedStatement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> DescribeFunction:
-        """Return the statement, whose name may have a database."""
+        """Return the statement, with the database of the function if one is named."""
         name, database = values["name"]
         return cls(name, values.get("extended", False), database)
 

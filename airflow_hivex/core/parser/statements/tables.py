@@ -44,13 +44,13 @@ _CREATE = "CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL]"
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(OptionalQueryStatement):
-    """A new table, perhaps with the rows of a query.
+    """A new table, which can get the rows of a query.
 
     ``format`` is the word after USING or STORED AS in lower case, or None without such a clause. A partition key with
     an empty type is the name of a column in ``columns`` or in the query, as in Spark's PARTITIONED BY (a, b).
     ``input_format``, ``output_format`` and ``serde_library`` are classes of Hive, if the statement names them. With
-    ``or_replace`` the table replaces an existing table of the same name. With ``must_exist`` (REPLACE TABLE) there must
-    be such a table. A ``temporary`` table belongs to the session.
+    ``or_replace`` the table replaces an existing table of the same name. With ``must_exist`` (REPLACE TABLE) a table of
+    the same name must exist. A ``temporary`` table belongs to the session.
     """
 
     KIND = "CREATE TABLE"
@@ -104,7 +104,7 @@ class CreateTable(OptionalQueryStatement):
 
     @property
     def kind(self) -> str:
-        """Return CREATE TABLE or REPLACE TABLE, with AS SELECT if it has a query."""
+        """Return CREATE TABLE or REPLACE TABLE, followed by AS SELECT if the statement has a query."""
         if self.temporary:
             return "CREATE TEMPORARY TABLE" if self.query is None else "CREATE TEMPORARY TABLE AS SELECT"
         name = "REPLACE TABLE" if self.must_exist else "CREATE OR REPLACE TABLE" if self.or_replace else self.KIND
@@ -112,7 +112,7 @@ class CreateTable(OptionalQueryStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the table with the role CREATE and, if it replaces a table, the role DROP."""
+        """Return the table with the role CREATE and, if the statement replaces a table, the role DROP."""
         return ((self.table, (Role.CREATE, Role.DROP) if self.or_replace else (Role.CREATE,)),)
 
 
@@ -152,13 +152,13 @@ class CreateTableLike(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the new table, and the source of its definition."""
+        """Return the new table, and the table whose columns it gets."""
         return (*self.new.uses, *table_uses(self.source, Role.DESCRIBE))
 
 
 @dataclass(frozen=True, slots=True)
 class DropTable(Statement):
-    """A drop of a table and, with CASCADE, of the links to it."""
+    """A drop of a table and, with CASCADE, of the links to the table."""
 
     KIND = "DROP TABLE"
     SYNTAX = ("DROP TABLE [IF EXISTS] <table> [PURGE] [RESTRICT | CASCADE]",)

@@ -39,7 +39,7 @@ class StartTransaction(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Statement):
-    """The commit of a transaction: all its writes become visible."""
+    """The commit of a transaction: all writes of the transaction become visible."""
 
     KIND = "COMMIT"
     SYNTAX = ("COMMIT [WORK | TRANSACTION]",)
@@ -47,7 +47,7 @@ class Commit(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Statement):
-    """The rollback of a transaction: its writes never become visible."""
+    """The rollback of a transaction: no write of the transaction ever becomes visible."""
 
     KIND = "ROLLBACK"
     SYNTAX = ("ROLLBACK [WORK | TRANSACTION]",)

@@ -23,8 +23,8 @@ _BEGINNING = f"{{{_NAMED} | ALTER VIEW <view table>}}"
 class CreateView(Statement):
     """A new view, or a new query for an existing view.
 
-    ``columns`` has (name, comment) for each column, or is empty if the query names the columns. ``must_exist`` is true
-    for ALTER VIEW, which keeps the view's properties and comment.
+    ``columns`` has a pair (name, comment) for each column, or is empty if the query names the columns. ``must_exist``
+    is true for ALTER VIEW, which keeps the view's properties and comment.
     """
 
     KIND = "CREATE VIEW"
@@ -74,7 +74,7 @@ class CreateView(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the view, and all objects that its query reads."""
+        """Return the view, and all objects that the view's query reads."""
         view = table_uses(self.view, Role.ALTER if self.must_exist else Role.CREATE)
         return (*view, *(use for each in self.query.references for use in table_uses(each.table, Role.READ)))
 
