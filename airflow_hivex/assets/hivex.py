@@ -96,7 +96,7 @@ def create_asset(
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> OpenLineageDataset:  # noqa: ARG001
     """Return the dataset of OpenLineage for an asset: namespace ``hivex://connection``, name ``database.table``.
 
-    For a link, the dataset is that of its source table.
+    For a link, return the dataset of the link's source table.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 

@@ -299,9 +299,10 @@ def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
 
 
 def _on_scale(value: Fraction, scale: int, bound: int) -> Decimal | None:
-    """Return a short decimal that is above, below or equal to the same decimals of a scale as ``value`` is.
+    """Return a decimal that can stand for ``value`` in comparisons with decimals of ``scale``.
 
-    For example, the result for 0.1234 and the scale 2 is 0.125. The result is None if pyarrow has too few digits.
+    The result has at most one digit more than ``scale``: for 0.1234 and the scale 2, the result is 0.125. The result is
+    None if pyarrow has too few digits.
     """
     half = Fraction(1, 2)
     units = min(max(value * 10**scale, -bound - half), bound + half)

@@ -36,7 +36,7 @@ _WRITTEN = "hivex_written_tables"
 _MOST_OPEN = 10_000
 """The largest number of open transactions whose changes are kept.
 
-If there are more, the oldest changes are forgotten, and the next reader of their tables needs a round trip.
+If there are more, the oldest changes are forgotten, and the next reader of a changed table needs a round trip.
 """
 _CHANGED = "hivex_changed_tables"
 """The key in a connection's ``info`` for the ids of tables that its database transaction has changed."""

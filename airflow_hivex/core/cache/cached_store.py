@@ -266,9 +266,10 @@ class CachedStore(CachedMetadata):
     def _fill_several(
         self, database: str, names: Sequence[str], given: Mapping[str, GivenList], cluster: str | None
     ) -> dict[str, StoredTable]:
-        """Read tables of a database and cache them. Return those with a copy on ``cluster``, as this cluster sees them.
+        """Read tables of a database and cache them.
 
-        Tables that do not exist are skipped. If a table is dropped during the call, the result may be empty.
+        Return the tables with a copy on ``cluster``, as ``cluster`` sees them. Tables that do not exist are skipped. If
+        a table is dropped during the call, the result can be empty.
         """
         wanted = [name for name in names if self.cache.lists.include(database, name)]
         if not wanted:

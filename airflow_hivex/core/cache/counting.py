@@ -90,7 +90,7 @@ class CacheState:
     """The contents of a cache at one moment.
 
     ``event_id`` is the last event of the notification log that the follower has applied, or None without a follower.
-    ``lag`` is the number of events after it.
+    ``lag`` is the number of events after ``event_id``.
     """
 
     tables: int

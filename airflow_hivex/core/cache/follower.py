@@ -66,9 +66,9 @@ class Follower:
     """A thread that applies the events of all processes, in their order, to the cache of this process.
 
     :meth:`start` begins at the newest event. An entry from before the start answers only readers with a snapshot,
-        because a snapshot shows whether the entry is current. For other readers the table is read again. All entries
-        are treated in this way if events were purged before they were applied. After a restore of the database from a
-        backup, the cache is emptied. Answers are correct even if the follower lags.
+    because a snapshot shows whether the entry is current. For other readers the table is read again. All entries are
+    treated in this way if events were purged before they were applied. After a restore of the database from a backup,
+    the cache is emptied. Answers are correct even if the follower lags.
     """
 
     def __init__(

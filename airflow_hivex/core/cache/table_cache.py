@@ -66,7 +66,7 @@ class TableCache:
         self.evictions = 0
         """The number of entries that were removed to make room for other entries."""
         self.followed_until = 0.0
-        """The time (``time.monotonic``) until which entries of tables without write ids may answer."""
+        """The time (``time.monotonic``) until which tables without write ids are answered from memory."""
         self.history: History | None = None
         """The history of the database in the latest snapshot."""
         self._entries: OrderedDict[int, Entry] = OrderedDict()
@@ -404,7 +404,7 @@ class TableCache:
     def leave_to_parent(self) -> None:
         """Reset the lock and the tags in a forked process.
 
-        A thread of the parent may have held the lock, and the forked process has no follower.
+        A thread of the parent process possibly held the lock, and the forked process has no follower.
         """
         self._lock = threading.Lock()
         self.followed_until = 0.0
@@ -559,7 +559,7 @@ class ObjectLists:
         self._known: dict[tuple[str, str], bool] = {}
 
     def include(self, database: str, table: str) -> bool:
-        """Return whether a table may be cached."""
+        """Return whether the lists allow the cache to keep a table."""
         known = self._known.get((database, table))
         if known is None:
             name = f"{CATALOG}.{database}.{table}"

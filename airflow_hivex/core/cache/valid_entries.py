@@ -20,7 +20,7 @@ V = TypeVar("V")
 _MOST_PREDICATES = 16
 """The largest number of predicates of a table whose contents are kept."""
 _LONGEST_STEP = 10_000
-"""The largest number of write ids by which a commit may raise the tag of a part. A larger step removes the tag."""
+"""The largest number of write ids by which a commit can raise the tag of a part. A larger step removes the tag."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
 """A predicate on partition keys, with the clusters whose copies are wanted. None stands for the whole table."""
@@ -204,7 +204,7 @@ class Entry:
         is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
         mark: TableMark | None = None,
     ) -> tuple[Miss, str] | None:
-        """Return the reason and detail why a part must not answer a reader, or None if the part may answer.
+        """Return the reason and detail why a part must not answer a reader, or None if the part is valid.
 
         Each answer from the cache is checked here. The rule compares first the id of the table, then the write id list,
         and then the version. ``mark`` is the id and version of the table in the reader's snapshot; by default it is

@@ -26,9 +26,9 @@ class BoundPartition:
     """A partition that a query reads. Its name is None for a table without partitions.
 
     ``location`` is relative to the primary cluster's file system. ``directories`` are the base and the deltas that the
-    query's snapshot sees, in reading order; a plain table has no directories. They include directories that the query's
-    own transaction has written but not registered yet. ``is_registered`` is false if the query's own transaction adds
-    the partition.
+    query's snapshot sees, in reading order; a table without transactions has none. They include directories that the
+    query's own transaction has written but not registered yet. ``is_registered`` is false if the query's own
+    transaction adds the partition.
     """
 
     name: str | None
@@ -169,7 +169,7 @@ def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: Vali
     """Return False if a compaction has written a directory, and the snapshot must not read the merged rows.
 
     This is so only if the compaction has committed after the snapshot, and one of the merged write ids is still open
-    for the snapshot.
+    for the snapshot. Otherwise return True.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

@@ -54,8 +54,8 @@ class HeldBytes:
     """The total size of a table's directories that were registered on a cluster in one span of time.
 
     ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows minus the number of
-    deleted rows. Obsolete directories have other directories in their place. They are counted separately until the
-    cleaner removes them.
+    deleted rows. Obsolete directories, which new readers do not need, are counted separately until the cleaner removes
+    them.
     """
 
     namespace: str

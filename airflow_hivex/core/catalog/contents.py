@@ -63,12 +63,12 @@ def read_contents(
     """Return the contents of the partitions that match a predicate, with their copies on some clusters.
 
     Most reads take one round trip. If the database cannot decide the whole predicate, and finds more than 200
-    partitions, each batch of matching partitions takes one more round trip. If partitions of a plain table have their
-    own storage descriptors, their check takes one more round trip. The result can include directories and copies of
-    partitions that do not match.
+    partitions, each batch of matching partitions takes one more round trip. If partitions of a table without
+    transactions have their own storage descriptors, the check of the descriptors takes one more round trip. The result
+    can include directories and copies of partitions that do not match.
 
     Raises:
-        InvalidOperationError: a scan of a plain table cannot read one of its partitions.
+        InvalidOperationError: the storage descriptor of a partition has another format than the table.
     """
     secondaries = [copy.cluster for copy in table.storage.secondaries if copy.cluster in clusters]
     if not table.is_partitioned:

@@ -101,8 +101,8 @@ class CopyMethods(SnapshotReading):
         The caller has copied and verified the files. ``checksums`` is a dict from directory id to checksum. A query
         uses the copy of a partition if the copy has all directories that the query's snapshot reads. Several calls can
         register the directories of one partition; directories of earlier calls stay registered. ``partitions`` has the
-        names of copied partitions without registered directories, such as empty partitions and partitions of a plain
-        table.
+        names of copied partitions without registered directories, such as empty partitions and partitions of a table
+        without transactions.
 
         ``location`` is the table's folder on the cluster. By default it is the folder of earlier copies of the table
         or, without copies, the same path as on the primary cluster. ``locations`` is a dict from partition to location,

@@ -39,11 +39,11 @@ class NewCopies:
     """New copies of registered directories on ``cluster``. ``directories`` has their state when they were copied.
 
     ``checksums`` is a dict from directory id to checksum. ``partitions`` has the names of copied partitions without
-    registered directories, such as empty partitions and partitions of a plain table. ``location`` is the table's folder
-    on the cluster. None means the folder of earlier copies of the table or, without copies, the same path as on the
-    primary cluster. ``locations`` is a dict from partition to location, for partitions outside of this folder; the key
-    None stands for a table without partitions. ``moment`` is the snapshot in which the copy was made, and ``write_ids``
-    is the write id list of this snapshot.
+    registered directories, such as empty partitions and partitions of a table without transactions. ``location`` is the
+    table's folder on the cluster. None means the folder of earlier copies of the table or, without copies, the same
+    path as on the primary cluster. ``locations`` is a dict from partition to location, for partitions outside of this
+    folder; the key None stands for a table without partitions. ``moment`` is the snapshot in which the copy was made,
+    and ``write_ids`` is the write id list of this snapshot.
     """
 
     table: StoredTable
@@ -78,7 +78,7 @@ def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]
 
 
 def _check_current(connection: Connection, new: NewCopies) -> None:
-    """Check that the directories are as they were copied, together with the next statement."""
+    """Check, together with the next statement, that the directories have not changed since they were copied."""
     d = directories.c
 
     def check_all(wanted: Sequence[RegisteredDirectory], rows: Rows) -> None:
@@ -248,8 +248,8 @@ def place_in_copy(table: Table, name: str | None, location: str) -> str:
 def differences(primary: Files, secondary: Files) -> list[str]:
     """Return texts about the files that a copy lacks or that have another size in the copy, one text per file.
 
-    Files that only the copy has are ignored, since readers read only registered directories. For a plain table,
-    :func:`extra_files` returns them.
+    Files that only the copy has are ignored, since readers read only registered directories. For a table without
+    transactions, :func:`extra_files` returns such files.
     """
     found = []
     for name, size in sorted(primary.items()):

@@ -56,7 +56,10 @@ class DatabaseMethods(StorePart):
         return database_from_row(found[0])
 
     def alter_database(self, name: str, database: Database) -> Database:
-        """Store the description, owner, location and parameters of a database, and return it. Its name stays."""
+        """Store the description, owner, location and parameters of a database, and return the database.
+
+        The name stays.
+        """
         return self.change_database(name, lambda _: database)
 
     def change_database(self, name: str, change: Callable[[Database], Database]) -> Database:

@@ -44,9 +44,9 @@ _LOCKS = {
 def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
     """Lock the registration of folders until the caller's transaction ends, so that later checks see all folders.
 
-    ``chosen`` is true if a user has chosen the folder. Such a transaction excludes all other transactions that register
-    folders. Transactions whose folders the warehouse chooses do not wait for each other. On PostgreSQL the lock is
-    taken with the next query. On SQLite only one transaction writes at a time.
+    If ``chosen`` is true, a user has chosen the folder, and all other transactions that register folders must wait.
+    Transactions whose folders the warehouse chooses do not wait for each other. On PostgreSQL the lock is taken with
+    the next query. On SQLite only one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
         later(connection, _LOCKS[chosen])

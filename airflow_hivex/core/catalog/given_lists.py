@@ -20,11 +20,11 @@ class StateOf(enum.Enum):
     NOW = "now"
     """The current state in the metastore database."""
     OF_TXN = "of its transaction"
-    """The state that the transaction of a change sees, which has locked the table under its present name and id."""
+    """The state that the transaction of a change sees. This transaction has locked the table."""
 
 
 GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None
-"""A write id list or its text form, or the current state. None means no list, for example for a plain table."""
+"""A write id list or its text form, or the current state. None means that the caller has no list."""
 
 
 def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdList | StateOf | None:

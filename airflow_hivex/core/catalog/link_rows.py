@@ -278,7 +278,7 @@ def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tu
 
 
 def raise_beginning(connection: Connection, link: Link) -> None:
-    """Raise ``after_partition_id`` of a dynamic link as far as the link shows the same partitions as before.
+    """Raise the ``after_partition_id`` of a dynamic link, without a change of the partitions that the link shows.
 
     A dynamic link shows the partitions with higher ids, except those that ALTER LINK has hidden. Rows for hidden
     partitions with ids up to ``after_partition_id`` are removed. The caller has locked the row of the source table for

@@ -289,7 +289,7 @@ def name_of(table: Table, values: Sequence[Value]) -> str:
 def spelled_name(table: Table, partition: str) -> str:
     """Return a partition's name with the keys in the table's order and the values as stored.
 
-    In ``partition`` the keys may have any order and case.
+    In ``partition`` the keys can have any order and case.
 
     Raises:
         InvalidObjectError: the table cannot have such a partition.

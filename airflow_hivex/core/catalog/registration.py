@@ -190,7 +190,7 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
 
 
 def _register(connection: Connection, registration: Registration, ids: dict[str, int], now_ms: int) -> list[int]:
-    """Register directories, and return the ids of new partitions. ``ids`` are those of the existing partitions."""
+    """Register directories, and return the ids of new partitions. ``ids`` has the existing partitions."""
     table, found = registration.table, registration.directories
     added: Mapping[str, int] = {}
     missing = [name for name in registration.partition_names if name not in ids]

@@ -92,7 +92,7 @@ def read_lists(
 
 
 def lists_call(table_id: int, txn_id: int | None) -> Call:
-    """Return the query whose rows :func:`lists_from` reads. The table may be dropped."""
+    """Return the query whose rows :func:`lists_from` reads. The query works for a dropped table, too."""
     return _LISTS(table_id=table_id, high_watermark=MAX_ID if txn_id is None else txn_id)
 
 

@@ -611,7 +611,8 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
 class DroppedTable:
     """A dropped or hidden table, with its folder on its primary cluster.
 
-    ``dropped_ms`` is the time of the drop. For a hidden table, which was never visible, it is the time of its creation.
+    ``dropped_ms`` is the time of the drop. For a hidden table, which was never visible, ``dropped_ms`` is the time of
+    the creation.
     """
 
     id: int

@@ -43,7 +43,7 @@ class TableMethods(StorePart):
     ) -> StoredTable:
         """Add a table and return it as stored.
 
-        ``database`` is the row of its database, if the caller has read it under the lock of the statement.
+        ``database`` is the row of the table's database, if the caller has read the row under the lock of the statement.
 
         Raises:
             AlreadyExistsError: a table of that name exists.
@@ -126,8 +126,8 @@ class TableMethods(StorePart):
     ) -> StoredTable:
         """Store a changed table, and return the table. The location stays.
 
-        ``table`` may be a function that gets the current table, and returns the changed one. The database, name, owner,
-        comment, columns and parameters can change.
+        ``table`` can be a function that gets the current table, and returns the changed table. The database, name,
+        owner, comment, columns and parameters can change.
 
         Raises:
             NoSuchTableError, NoSuchDatabaseError: the table, or its new database, does not exist.

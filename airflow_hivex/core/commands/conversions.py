@@ -1,8 +1,9 @@
 """ALTER TABLE that makes a table of plain files transactional: no file is rewritten or moved.
 
 The existing files become original files, whose rows every snapshot sees until a base hides them. The rules for tables
-that can be converted are those of Hive's TransactionalValidationListener. Source: docs/reference/directories.md,
-"Original files".
+that can be converted are those of Hive's TransactionalValidationListener.
+
+Source: docs/reference/directories.md, "Original files".
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
 def _described(table: StoredTable) -> tuple[object, ...]:
     """Return the parts of a table that a conversion stores again.
 
-    The conversion compares them to notice other changes.
+    The conversion compares these parts to notice changes by other statements.
     """
     return table.id, table.storage, table.parameters, table.partition_keys, table.comment, table.owner
 

@@ -93,7 +93,7 @@ class WriteMode(enum.StrEnum):
 
     @classmethod
     def read(cls, table: str, mode: str) -> Self:
-        """Return the write mode with a name. Names may have any spelling that Spark accepts.
+        """Return the write mode with a name. Names can have any spelling that Spark accepts.
 
         Raises:
             InvalidOperationError: ``mode`` is not a valid mode.

@@ -1,4 +1,4 @@
-"""LOAD DATA: write the rows of files to a table, as INSERT does. The files may have another format than the table."""
+"""LOAD DATA: write the rows of files to a table, as INSERT does. The files can have another format than the table."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
 def _matching(files: ClusterFiles, location: str) -> list[str] | None:
     """Return the files in a folder that match the pattern at the end of a location, or None if there is no pattern.
 
-    If a file or folder has exactly this name, the name is not a pattern.
+    If a file or folder has exactly the name at the end of the location, this name is not a pattern.
     """
     folder, _, pattern = location.rpartition("/")
     if not _PATTERN.search(pattern) or files.exists(location):

@@ -141,7 +141,7 @@ def _check_without_effect(settings: Settings, name: str, value: str) -> None:
     """Accept a parameter of Hive that has no effect, and log that it has none.
 
     Raises:
-        InvalidOperationError: it is a setting of the metastore, which has another value.
+        InvalidOperationError: the parameter is a setting of the metastore, and the metastore has another value.
     """
     if name in settings:
         asked = settings.with_overrides({name: value})

@@ -33,7 +33,7 @@ class SnapshotFile:
 class SnapshotFiles:
     """The files of a table in one snapshot.
 
-    ``row_layout`` is the layout of new files; older files may have another layout. ``valid_write_ids`` is the snapshot
+    ``row_layout`` is the layout of new files; older files can have another layout. ``valid_write_ids`` is the snapshot
     in Hive's text form, or None for a table without transactions. If ``is_filtered`` is true, some files also have rows
     whose write id is not valid; readers must skip these rows.
     """

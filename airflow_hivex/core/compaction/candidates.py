@@ -143,8 +143,8 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
     """Return a dict from table or partition to the totals of its registered directories. One query.
 
-    Only tables and partitions that possibly need a compaction are included; :func:`decide` decides. ``delta_num`` and
-    ``delta_pct`` are the lowest thresholds of all tables.
+    Only tables and partitions that possibly need a compaction are included; :func:`decide` decides whether a compaction
+    is needed. ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables.
     """
     d = directories.c
     is_base, is_original = d.kind == "base", d.kind == "original"

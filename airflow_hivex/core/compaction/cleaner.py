@@ -74,7 +74,7 @@ class Cleaner:
     def run(self, database: str | None = None, table: str | None = None) -> list[CleaningTask]:
         """Run one round, for the whole warehouse or one table, and return its tasks.
 
-        Safe to run at any time, by several processes at once, and again after it was killed.
+        Safe to run at any time, by several processes at once, and also after a killed round.
         """
         only = self._resource(database, table, None)
         self._end_needless()
