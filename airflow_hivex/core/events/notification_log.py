@@ -178,7 +178,7 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class AskedMessage:
-    """The message of an event that needs the answer to a query: ``read`` makes it of the rows."""
+    """A query, and the function ``read`` that returns the message of an event from the rows of the answer."""
 
     query: Call
     read: Callable[[Sequence[Any]], Mapping[str, Any]]
@@ -187,19 +187,19 @@ class AskedMessage:
 class DeferredEvents:
     """The events of a block of :func:`deferred`.
 
-    The caller sends ``queries`` after the block, and then the calls that record the events.
+    The caller must send ``queries`` after the block, and then the calls of :meth:`recording`.
     """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Call | None, Callable[[Rows], Call]]] = []
 
     def add(self, query: Call | None, made: Callable[[Rows], Call]) -> None:
-        """Add an event. ``made`` gets the answer to its query, and returns the call that records the event."""
+        """Add an event. ``made`` gets the answer to ``query``, and returns the call that records the event."""
         self._waiting.append((query, made))
 
     @property
     def queries(self) -> list[Call]:
-        """Return the queries whose answers the messages of the events need."""
+        """Return the queries that the messages of the events need."""
         return [query for query, _ in self._waiting if query is not None]
 
     def recording(self, answers: Iterable[Rows]) -> list[Call]:
@@ -221,8 +221,7 @@ def record(
     """Write an event in the caller's database transaction. Other writers do not wait for this transaction.
 
     Call this function last, after the database transaction has acquired all its locks, or in a block of
-    :func:`deferred`. So an event that depends on another event is recorded later, and gets a higher id. In such a block
-    the query of a message is sent at the end of the block, otherwise now, in one round trip.
+    :func:`deferred`. The query of an :class:`AskedMessage` is sent after that block, or else now, in one round trip.
     """
     query = message.query if isinstance(message, AskedMessage) else None
 
@@ -241,7 +240,7 @@ def record(
 
 @contextmanager
 def deferred(connection: Connection) -> Iterator[DeferredEvents]:
-    """Yield the events of the block. The caller sends them as the last calls of its transaction."""
+    """Yield the events of the block. The caller must record them by the last calls of its database transaction."""
     events = DeferredEvents()
     # If the connection is lost in the block, it cannot be asked afterwards.
     info = connection.info

@@ -144,7 +144,8 @@ Answers: TypeAlias = Sequence[Sequence[Any]]
 Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int], Sequence[Call]], Answers | None]
 """A function that opens a statement's own transaction, if possible with locks and write ids of tables.
 
-If the transaction has the locks, it returns the answers to the queries, which run after the locks are granted.
+The function sends queries together with the request for locks. If the transaction gets the locks, the function returns
+the answers to the queries, else None.
 """
 
 

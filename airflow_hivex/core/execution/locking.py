@@ -38,14 +38,14 @@ def acquire(
     write_ids_of: Sequence[int] = (),
     also: Sequence[Call] = (),
 ) -> Answers | None:
-    """Acquire the locks, and wait for them if necessary; without components do nothing.
+    """Acquire the locks ``components``, and wait for them if necessary. Without components do nothing.
 
-    Return the answers to ``also`` if the transaction was opened together with the locks, else None. If it was, no other
-    transaction has committed a change under a conflicting lock since the transaction began.
+    If the transaction is opened together with the locks, return the answers to the queries ``also``, else None. If it
+    is, no other transaction has committed a change under a conflicting lock since this transaction began.
 
     With ``new_table`` and ``hive.txn.xlock.ctas`` the call does not wait for another statement that creates the same
     table. If no other lock conflicts, a transaction that is not open yet is opened together with the locks, and with
-    write ids for the tables ``write_ids_of``. The queries ``also`` then run after the locks are granted.
+    write ids for the tables ``write_ids_of``. The queries ``also`` run after the locks are granted.
 
     Raises:
         LockNotAcquiredError: another transaction holds a lock for which the statement does not wait.

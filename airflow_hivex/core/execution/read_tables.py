@@ -114,14 +114,14 @@ class StatementReading:
         self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
 
     def asking(self) -> list[Call]:
-        """Return the query that takes the statement's own snapshot, to be sent together with its locks."""
+        """Return the query that takes the statement's snapshot. Send it together with the request for the locks."""
         return [snapshot_call(self.snapshot.tables, None)]
 
     def take_snapshot(self, running: Running, answers: Answers | None) -> None:
-        """Continue with the statement's own snapshot, taken after it has acquired its locks.
+        """Replace ``snapshot`` by the snapshot that was taken after the statement had acquired its locks.
 
-        ``answers`` has the answer to :meth:`asking` if it came with the locks. Then the call takes no round trip,
-        unless a table has changed.
+        ``answers`` has the answer to :meth:`asking`, or is None if the query was not sent with the locks. With an
+        answer the call takes no round trip, unless a table has changed.
 
         Raises:
             OutrunError: the source of a link was renamed or dropped meanwhile.

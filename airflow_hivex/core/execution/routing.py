@@ -104,9 +104,8 @@ def route(
     transaction's snapshot with the transaction's writes. The permanent functions that the statement calls are added to
     those of ``running``, or to ``declarations``.
 
-    A table that was read for the locks is read again only if it has changed meanwhile. The call takes one round trip
-    for the snapshot before the locks, one for the locks and the snapshot after them, and one for each table that is
-    read. Locks that must wait take more, and then the snapshot has a round trip of its own.
+    The call takes one round trip for the first snapshot, one for the locks and the second snapshot, and one for each
+    table that is read. If the statement must wait for locks, it takes more.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.

@@ -1,7 +1,7 @@
 """The directories of a transactional table of Hive, for their registration.
 
-Hive lists folders to find the directories that its readers need; here the catalog has records of them. Only the
-directories that a snapshot of Hive's transactions reads are registered. Source: docs/reference/directories.md,
+Hive lists folders to find the directories that its readers need; here the catalog has records of the directories. Only
+the directories that a snapshot of Hive's transactions reads are registered. Source: docs/reference/directories.md,
 "Directories of a snapshot".
 """
 
@@ -70,7 +70,7 @@ class _Place:
 
 
 _Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]]]
-"""A directory or an original file to register: its partition, its directory or path, and (path, size) of its files."""
+"""A directory or an original file to register: its partition, its directory or path, and (path, size) pairs."""
 
 
 class DirectoryReader:
@@ -142,10 +142,10 @@ class DirectoryReader:
         return known
 
     def _chosen(self, partition: str | None, place: _Place) -> list[str]:
-        """Return the names of the entries of a folder that Hive reads: a base, original files, deltas.
+        """Return the names of the entries that Hive reads in a folder: a base, original files, deltas.
 
         Raises:
-            InvalidOperationError: the entries have rows that are not committed, or may be committed later.
+            InvalidOperationError: the entries have rows that are not committed, or can still be committed.
         """
         where = self._of(partition)
         entries = [*place.files, *(name for name, _ in place.originals)]
@@ -166,7 +166,7 @@ class DirectoryReader:
         return [*((state.base,) if state.base else ()), *state.originals, *state.deltas]
 
     def _check_not_open(self, where: str, names: Iterable[str]) -> None:
-        """Refuse a folder to which a transaction of Hive is writing, since its rows would be lost when it commits.
+        """Refuse a folder to which a transaction of Hive is writing, since the import would lose the rows.
 
         Raises:
             InvalidOperationError: a transaction of Hive is writing to the folder.
@@ -186,9 +186,9 @@ class DirectoryReader:
                 raise InvalidOperationError(_OPERATION, where, reason)
 
     def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
-        """Return the bases that a compaction has written, although their names do not show this.
+        """Return the bases that a compaction has written, if their names do not show this.
 
-        This matters only for bases whose own write id is not committed, so only these are checked.
+        Only bases whose own write id is not committed are checked.
         """
         found = []
         for name in place.files:
@@ -292,11 +292,11 @@ class DirectoryReader:
     def _check_deleted_originals(self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory]) -> None:
         """Refuse delete events of Hive 2 in a bucket with several original files.
 
-        Hive 2 identifies the deleted row by its bucket and its row number in the only file of the bucket. Hive 2 has no
-        rule for a second file (HIVE-16177).
+        A delete event of Hive 2 has the bucket and the row number of the deleted row. It does not say in which file of
+        the bucket the row is (HIVE-16177).
 
         Raises:
-            InvalidOperationError: the table has such events.
+            InvalidOperationError: the table has delete events of Hive 2 in a bucket with several original files.
         """
         files: dict[str | None, Counter[int | None]] = defaultdict(Counter)
         for (partition, entry, _), row in zip(wanted, found, strict=True):
@@ -342,7 +342,8 @@ class AcidFile:
     """An ORC file. With ``is_nested`` it has Hive's metadata columns, and the table's columns in a struct.
 
     ``columns`` are the names of the table's columns in the file, in lower case. The rows of a nested file are insert,
-    update and delete events. ``changes`` is the number of updates and deletes, or 0 if the writer has not recorded it.
+    update and delete events. ``changes`` is the number of updates and deletes, or 0 if the writer has not recorded this
+    number.
     """
 
     rows: int

@@ -77,7 +77,7 @@ class Converted:
 
 
 def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, ...]]:
-    """Return a database with its location relative to the root of the cluster, and notes about the differences.
+    """Return a pair: a database with a location relative to the cluster's root, and notes about the differences.
 
     If the location is outside of the root, the database gets the default location. The locations of tables stay.
     """
@@ -404,7 +404,7 @@ class PartitionConverter:
     def convert(self, hive: Any, new: Partition) -> Partition:
         """Return a converted partition. ``new`` has the name of the partition, and its values in stored form.
 
-        An empty location means the default location, below the table's folder.
+        If the location of the result is empty, the partition is at the default location, below the table's folder.
 
         Raises:
             InvalidObjectError: the table cannot have the partition.
@@ -460,9 +460,9 @@ _NAMESPACE = "view.catalogAndNamespace.part."
 
 
 def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
-    """Return the query of a view as text. It names the view's columns, and each table together with its database.
+    """Return the query of a view as text. It names the view's columns, and each table with its database.
 
-    The query is parsed, but not analysed. A missing table or column is noticed only when the view is used.
+    The query is parsed, but not analysed. The use of the view shows if a table or column is missing.
 
     Raises:
         InvalidObjectError: the text cannot be read as a query.
@@ -502,7 +502,7 @@ def convert_function(hive: Any, database: str) -> PermanentFunction:
     """Return a function of Hive; ``database`` is the name of its database here.
 
     Raises:
-        InvalidObjectError: the function, or one of its resources, has a type that Hive does not have.
+        InvalidObjectError: the type of the function, or of one of its resources, is unknown.
     """
     full_name = f"{database}.{hive.functionName}"
     if hive.functionType not in (None, JAVA):

@@ -216,8 +216,8 @@ class HiveMetastoreClient:
     def valid_write_ids(self, database: str, table: str, valid_txns: ValidTxnList) -> ValidWriteIdList:
         """Return the list of valid write ids of a table in a snapshot.
 
-        A metastore before Hive 3 has no write ids. The names of its directories have transaction ids instead, and an
-        upgrade of Hive uses these as write ids. So this method does the same.
+        A metastore before Hive 3 has no write ids. For such a metastore, the method returns transaction ids as write
+        ids, as an upgrade of Hive does.
 
         Source: Hive's ``hive-schema-3.0.0`` upgrade scripts, which fill TXN_TO_WRITE_ID with transaction ids.
         """
@@ -241,7 +241,7 @@ class HiveMetastoreClient:
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, doing: str, call: Callable[[Any], Any], *, without: object = None) -> Any:
-        """Return the answer to a call. If ``without`` is given, return this if the server does not have the method."""
+        """Return the answer to a call. Return ``without`` if the server lacks the method."""
         try:
             return self._call_once(doing, call, without)
         except HiveUnavailableError:

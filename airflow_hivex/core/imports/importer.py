@@ -295,7 +295,7 @@ class HiveImporter:
             )
 
     def _add(self, stored: StoredTable, found: ImportedTable) -> None:
-        """Add the partitions that were added in Hive to an external table since its import."""
+        """Add to an external table the partitions that Hive has added since the import of the table."""
         locks = self._services.statement_locks
         names = [each.name for each in found.partitions]
         change_metadata(
@@ -313,7 +313,7 @@ _FATAL = (HiveUnavailableError, StoreError)
 def _with_row_ids(found: ImportedTable) -> ImportedTable:
     """Return the table with a property that records the highest write id of Hive.
 
-    Up to this write id, Hive has numbered the rows, and their row ids are unique only within a partition.
+    Rows of write ids up to this one have the row ids of Hive, which are unique only within a partition.
     """
     table, directories = found.table, found.directories
     if directories is None or table.is_insert_only or directories.next_write_id <= 1:
@@ -323,7 +323,7 @@ def _with_row_ids(found: ImportedTable) -> ImportedTable:
 
 
 def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:
-    """Return the attributes among ``names`` with different values, as a dict from attribute to both values."""
+    """Return the attributes among ``names`` with different values, as a dict from attribute to the pair of values."""
     pairs = {name: (getattr(stored, name), getattr(wanted, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

@@ -1,8 +1,8 @@
 """The import of a namespace from another metastore of this kind, as of one snapshot.
 
 All tables are read in one transaction of the source. The locks of this transaction stop the cleaner of the source. The
-files are copied and verified first. Then one transaction here creates all tables. So a killed import leaves no table,
-and the next import uses the copied files.
+files are copied and verified first. Then one transaction of this metastore creates all tables. A killed import leaves
+no table, and the next import uses the files that were copied.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ class NamespaceImporter:
     ) -> list[ImportedObject]:
         """Import the objects of a namespace in one transaction; return the result for each object.
 
-        Existing objects of the same names stay unchanged. External tables and links are refused, and the other objects
-        are imported nevertheless. With ``tables``, a pattern as in SHOW, only matching tables and views are imported,
+        Objects that exist already under the same names stay unchanged. External tables and links are refused, and the
+        other objects are imported. With ``tables``, a pattern as in SHOW, only matching tables and views are imported,
         and no functions. ``into`` is the name of the new namespace, by default the name in the source.
 
         Raises:
             NoSuchDatabaseError: the source has no such namespace.
             CopyAlteredError: files of the source differ from their registration, or a copy differs from its source.
-            InvalidOperationError: the new folder of a table has files of others, or the pattern matches no table.
+            InvalidOperationError: the folder for a table has files of other programs, or the pattern matches no table.
             HivexError: a metastore or a file system cannot be used.
         """
         name, here = normalise(namespace), normalise(into or namespace)
@@ -163,7 +163,7 @@ class NamespaceImporter:
     def _sort(
         self, tables: Collection[StoredTable], here: str
     ) -> tuple[list[ImportedObject], list[StoredTable], list[StoredTable]]:
-        """Return the results of objects that are not imported, the tables to import, and the views."""
+        """Return a triple: the results of objects that are not imported, the tables to import, and the views."""
         taken: list[ImportedObject] = []
         wanted: list[StoredTable] = []
         views: list[StoredTable] = []
@@ -317,7 +317,7 @@ class NamespaceImporter:
         """Copy the files, and create all objects in one transaction.
 
         Other statements that create one of these objects wait. If the import is refused, the database that it has
-        created is dropped. If the import is killed, this database stays, and the next import uses it.
+        created is dropped. If the import is killed, the database stays, and the next import uses the database.
         """
         if self._exists(here):
             self._create(here, planned, views, functions, stop)

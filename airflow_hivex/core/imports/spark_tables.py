@@ -2,7 +2,7 @@
 
 ``spark.sql.sources.provider`` names the format. ``spark.sql.sources.schema`` is the schema in JSON, in parts if it has
 more than 4,000 characters. The parameter ``path`` of the SerDe is the location. Columns and formats of the storage
-descriptor may be placeholders. Source: Spark's HiveExternalCatalog.
+descriptor can be placeholders. Source: Spark's HiveExternalCatalog.
 """
 
 from __future__ import annotations

@@ -51,12 +51,12 @@ class TableWriter:
         self._cluster = cluster
 
     def prepare(self, found: ImportedTable) -> None:
-        """Ensure that the transaction ids in the names of directories are ids of committed transactions here.
+        """Ensure that the transaction ids in the directories' names belong to committed transactions of this metastore.
 
-        Compactions of the source have added these ids to the names.
+        Compactions of the source have written these ids into the names.
 
         Raises:
-            InvalidOperationError: one of these ids belongs to a transaction here that has not committed.
+            InvalidOperationError: one of these ids belongs to a transaction of this metastore that has not committed.
         """
         assert found.directories is not None
         highest = found.directories.highest_txn_id
@@ -110,8 +110,9 @@ class TableWriter:
 class ImportOutcome(enum.Enum):
     """The result for one object.
 
-    ``PLANNED`` is the result of a dry run. ``PRESENT``: an equal object existed before. ``DIFFERS``: a different object
-    of this name existed before, and stays unchanged. ``REFUSED``: the object cannot be imported.
+    ``PLANNED`` is the result of a dry run. ``PRESENT`` means that an equal object existed before. ``DIFFERS`` means
+    that a different object with the name existed before, and stays unchanged. ``REFUSED`` means that the object cannot
+    be imported.
     """
 
     IMPORTED = "imported"

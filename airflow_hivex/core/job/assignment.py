@@ -1,7 +1,7 @@
 """Store assignment: the conversion of a query's rows to the columns of a table, as in Spark's INSERT.
 
-Numbers are widened and narrowed with a check, and any value of a primitive type may become text. A constant text is
-cast to another type if it is a valid value of that type. Source: Spark's store assignment policy ANSI
+Numbers are widened and narrowed with a check, and any value of a primitive type can be stored as text. A constant text
+is cast to another type if it is a valid value of that type. Source: Spark's store assignment policy ANSI
 (TableOutputResolver).
 """
 
@@ -93,8 +93,9 @@ def assign(
     Fields of structs match by position, too. With ``fields_by_name`` fields match by name, if a struct has the names of
     all fields of its target, as in Spark's UPDATE and MERGE. ``texts`` are the positions of constant texts, which are
     cast to the types of their targets. With ``casts`` a value that is not assignable is cast, and is NULL if the cast
-    fails. If several columns have the same target, ``places`` has the position of each column's target. In each row, at
-    most one of these columns has a value.
+    fails. If several columns of ``rows`` belong to one target, ``places`` must be given: for each column, the index of
+    its target. Then the target gets the first value that is not NULL. For example, with the places ``(0, 1, 1)`` the
+    second target gets its value from the second or third column.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
@@ -179,7 +180,7 @@ def _read_text(column: Column, called: str, table: str) -> str:
 
 
 def unreadable(text: str) -> UnreadableTextError | None:
-    """Return the error in Spark's message if :func:`_read_text` has refused a text, or None for any other message."""
+    """Return the error that :func:`_read_text` has put into a message of Spark, or None for any other message."""
     found = _UNREADABLE.search(text)
     return None if found is None else UnreadableTextError(*found.groups())
 

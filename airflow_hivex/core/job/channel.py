@@ -21,7 +21,7 @@ import airflow_hivex
 
 
 class Channel:
-    """A connection for messages. Any thread may send, and one thread receives."""
+    """A connection for messages. Any thread can send messages, and only one thread must receive messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -56,12 +56,12 @@ class Channel:
     def leave(self) -> None:
         """Close the connection in a forked process. The parent process continues to use it.
 
-        The call takes no lock, because a thread of the parent process may have held the lock at the fork.
+        The call takes no lock, because a thread of the parent process has possibly held the lock at the fork.
         """
         os.close(self._connection.detach())
 
     def free(self) -> None:
-        """Release the connection after the end of its stream. The thread that received messages calls this method."""
+        """Release the connection after its end. Only the thread that has received messages must call this method."""
         self._lines.close()
         self._connection.close()
 

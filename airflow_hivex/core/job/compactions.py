@@ -1,8 +1,8 @@
 """Compaction: the rows of several directories in one directory, with unchanged row ids and write ids.
 
-If the files allow it, their stripes are concatenated, and only some of them are rewritten. Otherwise one pass reads,
-sorts and writes all rows. There is one new file for each writer, the number of the task that gave the rows their ids.
-Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
+If the form of the files allows this, their stripes are concatenated, and only some stripes are rewritten. Otherwise one
+pass reads, sorts and writes all rows. The *writer* of a row is the number of the task that gave the row its id. The
+rows of each writer are in one file. Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _files_at(path: str) -> list[tuple[Place, int]]:
 _PART = "__part"
 _PLACE = "__place"
 _PLACE_BITS = 33
-"""The number of low bits of Spark's increasing ids that number the rows of a task. The higher bits number the tasks."""
+"""The number of low bits of ``monotonically_increasing_id()`` that count the rows of a task."""
 
 
 def rebalance(
@@ -258,7 +258,8 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
 def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int, int], length: int) -> DataFrame:
     """Return the rows with new row ids.
 
-    The ids are consecutive numbers over all rows. Each file gets ``length`` rows, and the last file may get fewer.
+    The ids are consecutive numbers over all rows. Each file gets ``length`` rows, and the last file possibly gets fewer
+    rows.
     """
     firsts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     first = F.expr(f"get(array({', '.join(f'{firsts.get(part, 0)}L' for part in range(max(firsts) + 1))}), {_PART})")

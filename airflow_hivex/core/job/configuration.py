@@ -2,7 +2,7 @@
 
 A setting of ``spark.sql`` is one of three kinds:
 
-- *of ours*: jobs rely on it (``DEFAULT_CONF``, which a cluster's ``spark_conf`` may change, and ``FIXED_CONF``);
+- *of ours*: jobs rely on it (``DEFAULT_CONF``, which a cluster's ``spark_conf`` can change, and ``FIXED_CONF``);
 - *of speed*: it changes times or sizes, and never a value; the user's setting is used (``_OF_SPEED``);
 - *of meaning*: all other settings, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``:
   the cluster's ``spark_conf`` is used, else Spark's default.
@@ -176,7 +176,7 @@ def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
 
 
 def _call(spark: Any, operation: Any) -> Any:
-    """Send one request for all settings to a Spark Connect server. pyspark would send one for each setting."""
+    """Send one request for all settings to a Spark Connect server. pyspark would send one request for each setting."""
     return spark.client.config(operation)
 
 

@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 100
 
 
 def with_defaults(rows: DataFrame, given: Sequence[Column], write: Write) -> tuple[DataFrame, tuple[Column, ...]]:
-    """Add columns with default values for columns that are not given. Return the rows and all their columns."""
+    """Add columns with default values for columns that are not given. Return a pair: the rows and their columns."""
     names = {column.name.lower() for column in given}
     missing = [
         column

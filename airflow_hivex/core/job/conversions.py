@@ -58,11 +58,11 @@ def check_types(literals: Sequence[Literal], column: Column, table: str, *, cast
 
 
 def stored_column(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> list[Any] | None:
-    """Return the values that Spark would store in ``column``, or None if one of them is not certain.
+    """Return the values that Spark would store in ``column``, or None if a value is not certain.
 
-    ``literals`` are one column of a VALUES list. Each value is cast by itself, independent of the other values, and a
-    text is cast to the type of the column. :func:`check_types` must accept the types. With ``casts`` the result is None
-    if a type is not assignable, because Spark has to cast its values.
+    ``literals`` are one column of a VALUES list. Each value is cast by itself, and a text is cast to the type of the
+    column. :func:`check_types` must accept the types. With ``casts`` the result is None if the values have a type that
+    needs a cast by Spark.
 
     Raises:
         UnreadableTextError: a text is not a valid value of the type.

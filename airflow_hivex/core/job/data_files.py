@@ -101,8 +101,7 @@ def below(folder: str) -> Iterator[None]:
 def load(reader: Any, paths: Sequence[str]) -> DataFrame:
     """Return a DataFrame of the files below ``paths``.
 
-    Classic PySpark calls the JVM once for each item of a list, so the paths are passed as one text. Spark Connect would
-    check the paths only when the DataFrame is used, so the schema is requested at once.
+    The paths are checked at once, also with Spark Connect.
 
     Raises:
         AnalysisException: as ``DataFrameReader.load``.
@@ -131,7 +130,7 @@ def register(spark: SparkSession, loaded: LoadedFiles) -> str:
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return the rows of files, with the files' columns. If the table has the same columns, its order is used."""
+    """Return the rows of files, with the files' columns. If the table has the same columns, its order is kept."""
     # The columns of all files are read, so a file with more columns than the first one loses none.
     reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
     rows = _load(reader, loaded.paths)
@@ -148,10 +147,10 @@ def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of files. The file names may have characters with a meaning in patterns, such as ``*``.
+    """Return the rows of files. The file names can have characters with a meaning in patterns, such as ``*``.
 
     Several paths are passed as patterns, because Spark would read files with such names twice. A single path is passed
-    unchanged: for a single pattern Spark logs an error, since it first looks for a file of this name.
+    unchanged, because Spark logs an error for a single pattern.
     """
     if len(paths) == 1:
         return load(reader.option("__globPaths__", "false"), paths)
@@ -168,9 +167,9 @@ def load_nested(
     """Return all rows of the files below ``paths``, which have the row layout ``hive``, in the columns of flat files.
 
     ORC recognises such a file by its six root columns, and then replaces the schema that was requested from its reader.
-    So every scan must read all six columns, and must not have partition columns. No filter on a root column may be
-    pushed down to ORC, which would look for the column among the user's columns. Source: docs/reference/spark.md; ORC's
-    SchemaEvolution.
+    So every scan must read all six columns, and must not have partition columns. Filters on root columns must not be
+    pushed down to ORC, which would look for these columns among the user's columns. Source: docs/reference/spark.md;
+    ORC's SchemaEvolution.
 
     The result has the metadata columns of a flat file, ``columns`` under their names in files, then ``keys``. The
     values of the partition keys are texts from the paths, ``.../key=value/delta_.../bucket_...``.

@@ -60,8 +60,8 @@ class DeletedRows:
     """The deleted rows of a scan.
 
     This class excludes rows whose ids are unique in the table. ``DeletedInPartitions`` excludes the other rows: rows of
-    original files, and rows of write ids up to ``Scan.partition_row_ids``. That class uses ``files``, the files of
-    the delete deltas, and ``events``, their delete events, or None if there are too many events for the driver.
+    original files, and rows of write ids up to ``Scan.partition_row_ids``. ``files`` are the files of the delete
+    deltas. ``events`` are the delete events in these files, or None if there are too many events for the driver.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -139,8 +139,8 @@ class Bitmaps:
     def _shape(self) -> tuple[int, int, int, int, int]:
         """Return five numbers that decide the place of a writer in the array for looking up writers.
 
-        They are the lowest write id, the lowest high half and the lowest low half of the bucket properties, and the
-        number of possible high and of possible low halves.
+        The numbers are the lowest write id, the lowest high half and the lowest low half of the bucket properties, and
+        the numbers of possible high halves and of possible low halves.
         """
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]
@@ -292,7 +292,7 @@ class DeletedInPartitions:
         return self._owners.get(plain_path(uri), NO_OWNER)
 
     def touches(self, file: OriginalFile) -> bool:
-        """Return whether rows of an original file may be deleted."""
+        """Return whether an original file possibly has deleted rows."""
         if not self._knows_events:
             return True
         at, write_id = file.owner
@@ -341,8 +341,8 @@ class DeletedInPartitions:
     def _numbered(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
         """Return the events of rows whose ids are unique only in partitions, with numbers in place of the write ids.
 
-        A number stands for a pair of partition and write id. It is the write id plus the ``shift`` of the partition's
-        owner, which this method sets.
+        A number stands for a pair of partition and write id. The number is the write id plus the ``shift`` of the
+        partition's owner. This method sets the shifts.
         """
         write_ids = events.column(ORIGINAL_WRITE_ID).to_numpy()
         events = events.filter(pa.array((write_ids <= self._highest) | np.isin(write_ids, self._of_loads)))

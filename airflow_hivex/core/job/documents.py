@@ -83,7 +83,7 @@ def plan_to_json(plan: Plan) -> str:
     """Return the document of a plan.
 
     Raises:
-        InvalidParametersError: a query cannot take a parameter of this type.
+        InvalidParametersError: the type of a parameter is not supported.
     """
     document = plain(plan, without="parameters")
     document["version"] = VERSION
@@ -269,7 +269,10 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any, without: str = "") -> Any:
-    """Return a value as JSON. A dataclass becomes an object, without its field ``without``; a sequence a list."""
+    """Return a value as JSON.
+
+    A dataclass becomes an object without the field ``without``, and a sequence becomes a list.
+    """
     kind: Any = type(value)
     if kind in _SCALARS:
         return value

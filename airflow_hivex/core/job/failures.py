@@ -26,7 +26,7 @@ from airflow_hivex.core.model.plans import Plan
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
-"""The server's stack, which a client of Spark Connect adds to a message. It may have more causes with their stacks."""
+"""The server's stack, which a client of Spark Connect adds to a message."""
 _FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
@@ -57,7 +57,7 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
     """Return ``error`` as a HivexError: about the statement if Spark refused it, about full storage, or about the job.
 
     If the job writes, an error about storage or the job names the tables. In a JobError the name of the cluster is
-    empty; the caller that started the job adds it.
+    empty. The caller that has started the job must add the name.
     """
     found = _as_error(error, plan)
     if not isinstance(found, JobError) or isinstance(found, JobCancelledError) or not plan.writes:

@@ -1,7 +1,8 @@
 """The copying of files by tasks of Spark. A task copies some of the files, reads the copies, and returns checksums.
 
-A task only creates new files. It neither overwrites nor deletes other files, since it may run for a while after its
-client has died and another client has continued. If another file has the name of a copy, the client decides about it.
+A task only creates new files. A task never overwrites or deletes other files, since it can run for a while after its
+client has died and another client has continued. If another file has the name of a copy, the client decides what
+happens.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _TYPES = ("int", "string", "string", "string", "string")
 
 
 def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.Table]:
-    """Copy files in tasks; return one row per file: number, outcome, checksum, location and text of a problem."""
+    """Copy files in tasks. Return a pair: the result without rows, and a table with one row for each file.
+
+    The columns are number, outcome, checksum, and location and text of a problem.
+    """
     # By value, so that a cluster's Python workers do not need our package.
     for module in (storage, root_markers, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -93,7 +97,7 @@ class _Copier:
         self._folders: set[str] = set()
 
     def copy(self, source: str, target: str, size_bytes: int) -> _Done:
-        """Copy a file, or compare it with the target if that already exists."""
+        """Copy a file, or compare the file with the target if the target exists."""
         location = source
         try:
             origin = place(source)

@@ -62,10 +62,9 @@ def run(
 ) -> str:
     """Run a plan, and return the document of its result. A failure also becomes a document, and no error is raised.
 
-    The session gets the plan's SQL configuration. If the session ``is_shared`` with its user, who may change settings
-    at any time, each job sets the configuration, and restores the user's settings. ``views`` are additional views of
-    the session that the plan may read. ``save``, if given, replaces ``DataFrameWriter.save`` in
-    a statement that writes one table.
+    The session gets the plan's SQL configuration. If ``is_shared``, the session belongs to a user, and the job restores
+    the user's settings at its end. ``views`` are additional views of the session that the plan can read. ``save``
+    replaces ``DataFrameWriter.save`` in a statement that writes one table.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -210,7 +209,7 @@ def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[Job
 def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
     """Drop temporary views. In a session with a JVM, no cached rows are dropped.
 
-    Spark's public call, which Spark Connect needs, also drops the cached rows of an equal query, such as a DataFrame
+    In a session of Spark Connect, the cached rows of an equal query are dropped, too, for example those of a DataFrame
     that a user has cached.
     """
     catalog: Any = spark.catalog

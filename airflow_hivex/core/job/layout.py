@@ -84,11 +84,10 @@ WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) 
 
 
 def number_of_statement(number: int) -> str:
-    """Return Spark SQL for ``number``, which differs by statement. The rows must not be sorted after its computation.
+    """Return Spark SQL for ``number``, which Spark does not write into the code that it generates for a query.
 
-    Spark would write a plain number into the code that it generates. Then each statement would compile new code, which
-    is slow until Java has optimized it. The items of an array are not in this code. The index in the array is always 0,
-    in a form that Spark cannot simplify.
+    With a plain number, Spark would generate and compile other code for each statement. For example, the result for 7
+    is an item of ``array(7L)``. The rows must not be sorted after the number is computed.
     """
     return f"array({number}L)[shiftright(spark_partition_id(), 31)]"
 
@@ -151,7 +150,7 @@ def partition_location(write: Write, partition: str | None) -> str:
 
 
 def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:
-    """Return the name and values of a partition, or None and no values for a table without partitions.
+    """Return a pair: the name and the values of a partition, or (None, ()) for a table without partitions.
 
     ``dynamic`` has the values of the dynamic partition columns, as a dict from the column's name in lower case.
     """
@@ -195,7 +194,7 @@ def named_columns(write: Write, names: Sequence[str]) -> tuple[Column, ...]:
 
     Raises:
         ColumnCountMismatchError: two columns have the same name.
-        NoSuchColumnError: the table does not have a column, or the PARTITION clause gives it a value.
+        NoSuchColumnError: the table does not have a column, or the PARTITION clause gives the column a value.
         InvalidOperationError: the row layout cannot be written, or the table has too many buckets.
     """
     return given_columns(replace(write, input_columns=tuple(names)), len(names))

@@ -41,7 +41,10 @@ def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
 
 
 def restore(value: Expression, declared: DataType) -> Expression:
-    """Return a column with its declared type, from its value in files. Conditions on it are not pushed down to ORC."""
+    """Return a column with its declared type, from its value in files.
+
+    Conditions on the result are not pushed down to ORC.
+    """
     if isinstance(declared, TimestampNTZType):
         return F.expr(_EPOCH) + value * F.expr(_MICROSECOND)
     return _within(value, declared, restore)

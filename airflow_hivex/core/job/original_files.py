@@ -18,9 +18,9 @@ from airflow_hivex.core.model.row_ids import encode_bucket, number_files
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """An original file, a data file from before the table was transactional.
+    """An original file: a data file that was written before the table became transactional.
 
-    Its row ids are consecutive from ``first_row_id``, in the bucket with the property ``bucket``.
+    The rows have consecutive row ids from ``first_row_id`` on, in the bucket with the property ``bucket``.
     """
 
     uri: str
@@ -69,7 +69,7 @@ _ACID_FIELDS = ("operation", "originaltransaction", "bucket", "rowid", "currentt
 def row_counts(format: str, files: Sequence[tuple[str, int]]) -> list[int]:
     """Return the number of rows of each file; ``files`` has (URI, size in bytes) pairs.
 
-    The number is 0 for empty files, and for formats whose files do not record it.
+    The number is 0 for empty files, and for formats whose files do not record the number of rows.
 
     Raises:
         InvalidObjectError: a file cannot be read in the format, or has rows of a full ACID table of Hive.

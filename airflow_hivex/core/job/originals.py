@@ -1,7 +1,7 @@
-"""The row ids of original files, which are plain files of a table from before it was transactional.
+"""The row ids of original files: plain files that were written before their table became transactional.
 
-Spark's ORC reader does not return the position of a row in its file. If each task reads one whole file, from its first
-row and without a pushed-down filter, Spark's increasing ids number the rows; see :func:`one_file_a_task`.
+Spark's ORC reader does not return the position of a row in its file. If each task reads one whole file, and no filter
+is pushed down, ``monotonically_increasing_id()`` counts the rows of the file; see :func:`one_file_a_task`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from airflow_hivex.core.job.writes import ROW_ID_MASK
 from airflow_hivex.core.model.plans import Plan
 
 Owner = tuple[int, int, int, int]
-"""A partition with row ids of its own: its number, the lowest and highest write id of its delete events, and a shift.
+"""A partition with row ids of its own: its number, the lowest and highest write id of the delete events, and a shift.
 
-A write id plus the shift is the number of the pair of partition and write id.
+A write id of the partition plus the shift is a number that stands for the pair of partition and write id.
 """
 NO_OWNER: Owner = (-1, 1, 0, 0)
 """The owner of rows in a partition without delete events."""
@@ -53,7 +53,7 @@ def needs_one_file_a_task(plan: Plan) -> bool:
 
 @dataclass(slots=True)
 class _Configured:
-    """The number of jobs of a session that need one file per task, and the configuration before the first of them."""
+    """The number of a session's jobs that need one file per task, and the configuration before the first such job."""
 
     jobs: int = 0
     before: dict[str, str | None] = field(default_factory=dict)
@@ -65,7 +65,10 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def one_file_a_task(spark: SparkSession) -> Iterator[None]:
-    """Have all jobs of the session read each file in a separate task during the block. Blocks may overlap."""
+    """Have all jobs of the session read each file in a separate task during the block.
+
+    Blocks of several threads can overlap.
+    """
     with _LOCK:
         configured = _SESSIONS.setdefault(spark, _Configured())
         if not configured.jobs:

@@ -63,13 +63,13 @@ def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
 def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
     """Write one file with the stripes of all slices, in order, without decoding them.
 
-    Statistics are merged; so are the key index and the counts of full ACID files. The rows are not sorted, so the
-    slices of a full ACID table must be in the order of their keys. The source files stay.
+    Statistics are merged. The key index and the counts of full ACID files are merged, too. The rows are not sorted, so
+    the slices of a full ACID table must be in the order of their keys. The source files stay.
 
     Args:
         target: the new file, which must not be a source of stripes.
-        slices: one or more slices, of files with equal types and compression. Some files may lack the attributes of
-            types, in which Spark stores its own names of types.
+        slices: one or more slices, of files with equal types and compression. The attributes of types, in which Spark
+            stores its own names of types, can be missing in some files.
 
     Raises:
         JobError: two slices differ, and no file is written; or a file was changed meanwhile, and the target is deleted.

@@ -87,8 +87,8 @@ def _keys(columns: Sequence[Message]) -> Keys:
 def is_rewritable(tail: Tail, stripes: Sequence[int], like: Tail, *, is_nested: bool) -> bool:
     """Return whether rewritten stripes can follow the stripes of ``like`` in a file, without a change for readers.
 
-    The result is False if the files differ in form or types, have structs, lists or maps in rows, or have times before
-    1970 or after 2262.
+    The result is False if ``tail`` and ``like`` differ in form or types. It is also False if rows have structs, lists
+    or maps, or if ``stripes`` of ``tail`` have times before 1970 or after 2262.
     """
     types = tail.types
     noted, of_like = attributes(types), attributes(like.types)
@@ -138,6 +138,6 @@ def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice
 
 
 def _stored(type_: Message) -> tuple[int, list[int], tuple[int, int]]:
-    """Return the type as stripes store it. They store all kinds of texts in the same way."""
+    """Return the type as stripes store it. Stripes store all kinds of texts in the same way."""
     of = Kind.STRING if kind(type_) in _TEXTS else kind(type_)
     return of, children(type_), decimal_parameters(type_)

@@ -86,7 +86,7 @@ class Tail:
 
     @property
     def writer_version(self) -> int:
-        """Return the version of the writer, by which readers work around known faults of this writer."""
+        """Return the version of the writer. Readers need it to work around known faults of this version."""
         return self.postscript.number(_PS_WRITER_VERSION)
 
     @property
@@ -277,7 +277,7 @@ _PIECE = 8 * 1024 * 1024
 def replace_tail(source: Place, target: Place, tail: Tail) -> int:
     """Write the file with a new tail to ``target``; return its size in bytes.
 
-    In a local file system the file is changed in its place and then moved. In other file systems it is copied.
+    In a local file system the file is changed in its place and then moved. In other file systems the file is copied.
     """
     with as_job_error(source, "rewritten"):
         if isinstance(source.filesystem, pafs.LocalFileSystem) and isinstance(target.filesystem, pafs.LocalFileSystem):

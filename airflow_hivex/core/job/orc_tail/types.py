@@ -1,6 +1,6 @@
 """The types of columns in the tail of an ORC file, and the merge of the statistics of several files.
 
-Statistics that cannot be merged exactly are omitted. If they are missing, readers assume that any value may exist.
+Statistics that cannot be merged exactly are omitted. Without statistics, readers assume that any value can exist.
 Source: orc_proto.proto of Apache ORC and the ``merge`` methods of its ``ColumnStatisticsImpl``.
 """
 
@@ -26,7 +26,7 @@ UTC_MINIMUM, UTC_MAXIMUM = 3, 4
 
 
 class Kind(enum.IntEnum):
-    """The types that this folder distinguishes, with ORC's numbers."""
+    """The types that this package distinguishes, with ORC's numbers."""
 
     BOOLEAN = 0
     BYTE = 1

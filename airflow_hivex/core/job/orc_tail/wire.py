@@ -74,7 +74,7 @@ class Message:
         return found if isinstance(found, int) else default
 
     def data(self, number: int) -> bytes:
-        """Return the bytes of the last occurrence of a field of another wire type, or empty bytes if it is missing."""
+        """Return the bytes of the last occurrence of a field other than a VARINT, or empty bytes without the field."""
         found = self._last(number)
         return found if isinstance(found, bytes) else b""
 
