@@ -66,9 +66,9 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
 
 
 def hivex_sql_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
-    """Return a task that calls the function and runs the SQL text that the function returns.
+    """Return a task that calls the function, and runs the SQL that the function returns.
 
-    Without a function, return a decorator.
+    If ``python_callable`` is None, return a decorator.
 
     :param python_callable: the function; None if the decorator has arguments
     :param kwargs: arguments of HivexQueryOperator, except ``sql``

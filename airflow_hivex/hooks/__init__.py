@@ -1,3 +1,3 @@
-"""Hooks: one Airflow connection is one metastore."""
+"""Hooks. Each Airflow connection of type ``hivex`` describes one metastore."""
 
 from __future__ import annotations

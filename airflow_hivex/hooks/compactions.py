@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
-    """Return (database, table) for ``table`` or ``database.table``. A missing database is that of the connection.
+    """Return (database, table) for ``table`` or ``database.table``. The default database is the connection's database.
 
     :raises StatementSyntaxError: the text is not a valid name
     :raises InvalidOperationError: the text names a link
@@ -29,7 +29,7 @@ def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
 
 
 def describe_compaction(entry: Compaction) -> dict[str, Any]:
-    """Return the result of a task for a compaction, which may be in the queue or in the history."""
+    """Return the result of a task for a compaction in the queue or in the history."""
     return {
         "compaction_id": entry.id,
         "table": f"{entry.database}.{entry.table}",
@@ -42,9 +42,9 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 
 
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
-    """Return the outcome of one cleaning task, with the numbers of deleted and remaining directories and files.
+    """Return the outcome of one cleaning task, with the numbers of deleted and of remaining directories and files.
 
-    The names of the directories and files are only in the log, because there may be many.
+    The names of the directories and files are only in the log.
     """
     return {
         "compaction_id": task.compaction_id,

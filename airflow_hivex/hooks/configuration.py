@@ -41,8 +41,8 @@ DIALECTS = {
 class Configuration:
     """The address of a metastore, and the options for opening it.
 
-    ``clusters`` is a mapping, a JSON text or the path of a file. None means one local cluster, whose folder is next to
-    the database file of SQLite.
+    ``clusters`` is a mapping, a JSON text or the path of a file. None means one local cluster. The folder of the local
+    cluster is next to the database file of SQLite.
     """
 
     url: str = field(repr=False)
@@ -55,13 +55,13 @@ class Configuration:
     def of_metastore(self) -> Mapping[str, Any]:
         """Return the settings with which the metastore is opened.
 
-        The default of `hivex.load.paths` is empty, so LOAD DATA reads only files of the clusters.
+        The default of `hivex.load.paths` is empty. So by default LOAD DATA reads only files of the clusters.
         """
         return {"hivex.load.paths": [], **self.settings}
 
     @property
     def key(self) -> str:
-        """Return a text that is equal for all configurations that open the same metastore with the same options."""
+        """Return a text that is equal for two configurations with the same metastore and options."""
         return json.dumps([self.url, self.clusters, self.default_cluster, self.settings], sort_keys=True, default=str)
 
 

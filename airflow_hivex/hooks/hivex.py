@@ -42,7 +42,7 @@ _WITHOUT_ENGINE = (
 
 
 class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
-    """The hook of a connection of type ``hivex``, which is also a ``DbApiHook``.
+    """The hook of a connection of type ``hivex``. The hook is also a ``DbApiHook``.
 
     If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
     ``local`` under ``$AIRFLOW_HOME/hivex``.
@@ -50,7 +50,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     :param hivex_conn_id: the id of the connection
     :param schema: the current database; None for the database of the connection
     :param database: another name of ``schema``
-    :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
+    :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses
     :param user: the owner of the transactions, and of the objects that statements create
     :param log_sql: whether statements are logged
     """
@@ -111,17 +111,17 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     ) -> Any:
         """Run one or several statements in one session.
 
-        Without a ``handler`` the :class:`Result` of the last statement is returned. Otherwise the handler is called
-        with the cursor after each statement. If ``sql`` is a text and ``return_last`` is true, the handler's last
-        result is returned, otherwise a list of all its results.
+        Without a ``handler`` the :class:`Result` of the last statement is returned. A handler is called with the cursor
+        after each statement. If ``sql`` is a text and ``return_last`` is true, the handler's last result is returned.
+        Otherwise a list of all results of the handler is returned.
 
         :param sql: a script, or a list of scripts
         :param autocommit: True or None: each statement is a transaction of its own. False: all statements of a script
             are one transaction. A statement that cannot be a part of a transaction, such as CREATE TABLE, first commits
-            the open one. A mapping in this place is used as ``parameters``
+            the open transaction. A mapping as ``autocommit`` is used as ``parameters``
         :param parameters: values of the ``:name`` markers in any of the statements, or a sequence for ``?`` markers
-        :param handler: called with the cursor of each statement
-        :param split_statements: whether a text may have several statements
+        :param handler: a function that takes the cursor of a statement, and returns the result of the statement
+        :param split_statements: whether a text can have several statements
         :param return_last: whether only the last result is returned
         :param max_rows: the largest number of rows of each result; None for all
         :raises HivexError: a statement is wrong, or could not be run
@@ -170,16 +170,15 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         autocommit: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Insert rows. This process writes the files without Spark if the table allows it.
+        """Insert rows. If the table allows it, this process writes the files without Spark.
 
         :param table: ``table`` or ``database.table``
         :param rows: sequences of values in the order of the columns
-        :param target_fields: the columns; None for all columns of the table, its partition columns last
-        :param commit_every: the number of rows of a transaction; 0 for one transaction with all rows
+        :param target_fields: the columns; None for all columns of the table, with the partition columns last
+        :param commit_every: the number of rows of each transaction; 0 for one transaction with all rows
         :param replace: not available; use MERGE
-        :param autocommit: commit each INSERT, of at most 10,000 rows
-        :raises HivexError: the rows do not fit the table, or could not be written; the rows of the failed transaction
-            are not visible
+        :param autocommit: whether to commit after each INSERT of at most 10,000 rows :raises HivexError: the rows do
+            not fit the table, or could not be written. The rows of the failed transaction are not visible
         """
         if replace or kwargs:
             wrong = "replace" if replace else ", ".join(sorted(kwargs))
@@ -220,18 +219,21 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @property
     def reserved_words(self) -> set[str]:
-        """Return an empty set, since :meth:`HivexDialect.escape_word` decides by the characters of a name."""
+        """Return an empty set. :meth:`HivexDialect.escape_word` decides by the characters of a name."""
         return set()
 
     @staticmethod
     def split_sql_string(sql: str, strip_semicolon: bool = False) -> list[str]:  # noqa: ARG004
-        """Return the statements of a script, split as by Spark's lexer, without the semicolons between them."""
+        """Return the statements of a script without the semicolons.
+
+        The script is split by the rules of Spark's lexer.
+        """
         return split_statements(sql)
 
     def get_uri(self) -> str:
         """Return the address of the database, ``hivex://connection/database``, without any secret.
 
-        The URIs of assets begin with this address. SQLAlchemy cannot open it.
+        The URIs of assets begin with this address. SQLAlchemy cannot open the address.
         """
         return f"hivex://{self.hivex_conn_id}/{self.current_database()}"
 
@@ -240,7 +242,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         return self.schema or self.get_configuration().database
 
     def get_table_schema(self, table_name: str, schema: str | None = None) -> list[dict[str, str]]:
-        """Return the columns of a table with their types, its partition columns last."""
+        """Return the columns of a table with their types. The partition columns are last."""
         table = self.get_metastore().catalog.get_table(*self._qualified(table_name, schema))
         return [{"name": column.name, "type": column.type} for column in (*table.columns, *table.partition_keys)]
 
@@ -262,7 +264,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         self.get_sqlalchemy_engine()
 
     def get_openlineage_database_specific_lineage(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
-        """Return the tables of the statements that the hook has run, for the SQL operators of common.sql."""
+        """Return the tables that the statements of the hook have used, for the SQL operators of common.sql."""
         from airflow_hivex.hooks.openlineage import lineage_of
 
         if not self._executed:
@@ -303,7 +305,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         self._report(statement, parameters, cursor)
 
     def _report(self, statement: str, parameters: Parameters, cursor: Cursor) -> None:
-        """Report the text of a statement, and the tables that it has read and written, to Airflow's collector."""
+        """Report a statement's text, and the tables that the statement has read and written, to Airflow's collector."""
         from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
         from airflow.providers.common.sql.hooks.lineage import send_sql_hook_lineage
 
@@ -376,7 +378,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
-    """Return the parameters of each statement. From a mapping, each statement gets the values of its own markers."""
+    """Return the parameters of each statement: the values of the markers of this statement."""
     from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.parser.lexer.substitution import share_parameters
 
@@ -424,12 +426,12 @@ class HivexDialect(Dialect):
     def get_column_names(
         self, table: str, schema: str | None = None, predicate: Callable[[Any], bool] | None = None
     ) -> list[str]:
-        """Return the columns of a table, its partition columns last."""
+        """Return the columns of a table. The partition columns are last."""
         columns = self.hook.get_table_schema(table, schema)
         return [column["name"] for column in columns if predicate is None or predicate(column)]
 
     def get_target_fields(self, table: str, schema: str | None = None) -> list[str]:
-        """Return all columns of a table, since an INSERT fills all of them."""
+        """Return all columns of a table, since an INSERT fills all columns."""
         return self.get_column_names(table, schema)
 
     def get_primary_keys(self, table: str, schema: str | None = None) -> None:  # noqa: ARG002

@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class ReadAndWritten(NamedTuple):
-    """The tables that statements read and write, each table once, in the order of the text."""
+    """The tables that statements read and write, in the order of the text. Each table appears once."""
 
     inputs: tuple[TableUri, ...] = ()
     outputs: tuple[TableUri, ...] = ()
 
 
 def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> ReadAndWritten:
-    """Return the tables that statements read and write, as their text shows them.
+    """Return the tables that statements read and write. The text of the statements is inspected, and nothing is run.
 
     If a statement reads a link ``t@y``, its input is the table ``t`` of the namespace ``y``. If a statement creates or
     changes a link, its output is the link. If the text has a syntax error, no tables are returned.

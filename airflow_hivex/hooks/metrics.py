@@ -1,4 +1,4 @@
-"""The numbers of a metastore as gauges of Airflow's metrics."""
+"""The state of a metastore as gauges of Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def read_metrics(metastore: Metastore) -> dict[str, float]:
-    """Return a dict from gauge name to its current number in a metastore. The call takes about ten round trips."""
+    """Return a dict from the name of a gauge to its current value in a metastore. About ten round trips."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.model.compaction import CompactionState
     from airflow_hivex.core.model.locks import LockState
@@ -65,7 +65,7 @@ PREFIX = "hivex"
 
 
 class Gauge(NamedTuple):
-    """The name, unit and meaning of a gauge. A word in angle brackets stands for a name, such as that of a cluster."""
+    """The name, unit and meaning of a gauge. A word in angle brackets stands for a name, such as a cluster's name."""
 
     name: str
     unit: str

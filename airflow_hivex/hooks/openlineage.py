@@ -133,7 +133,7 @@ class _Datasets:
     def column_lineage(
         self, statements: Sequence[str], database: str
     ) -> dict[TableUri, dict[str, list[tuple[TableUri, str]]]]:
-        """Return a dict from written table to a dict from column to source columns, if the text shows the sources."""
+        """Return the source columns of written columns, as a dict from table to a dict from column to sources."""
         from airflow_hivex.core.parser.inspection import column_lineage
 
         def uri_of(name: TableName) -> TableUri:
@@ -186,7 +186,7 @@ class _Datasets:
 
 
 def _known(look: Callable[[], Any]) -> Any:
-    """Return the result of a call, or None after an error, because missing lineage must not fail the task."""
+    """Return the result of a call, or None after an error. Missing lineage must not fail the task."""
     try:
         return look()
     except HivexError as error:

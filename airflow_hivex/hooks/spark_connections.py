@@ -1,11 +1,11 @@
 """Runners of clusters whose ``jobtracker`` is the id of an Airflow connection to Spark.
 
-The types of connections, and their forms in Airflow's UI, are those of Airflow's provider for Spark. Its hooks are not
-called, for these reasons:
+Airflow's provider for Spark defines the types of these connections, and their forms in Airflow's UI. The hooks of that
+provider are not called, for these reasons:
 
 - SparkSubmitHook uses YARN if the connection does not exist, shows Spark's configuration in the arguments of a
   process, and returns no result.
-- SparkConnectHook does not escape a slash in a token, and pyspark refuses the URL. A base64 token may have a slash.
+- SparkConnectHook does not escape a slash in a token, such as a base64 token. pyspark then refuses the URL.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONF_OF_EXTRAS = {
     "namespace": "spark.kubernetes.namespace",
 }
 _REFUSED_EXTRAS = ("principal", "keytab", "spark-home")
-"""The extras that would change the user or the Spark of the jobs, and are refused."""
+"""The extras that are refused, because they would change the user or the Spark installation of the jobs."""
 _BINARY = "spark-binary"
 _MASTER = re.compile(r"local(?:\[.*\])?|yarn|(?:spark|k8s|sc)://.+")
 
@@ -48,7 +48,7 @@ def register() -> None:
 
 
 def runner_of_connection(cluster: Cluster) -> Runner:
-    """Return the runner of a cluster whose job tracker is the id of a connection, which Airflow looks up.
+    """Return the runner of a cluster whose job tracker is the id of an Airflow connection.
 
     :raises InvalidConnectionError: the connection does not exist, or does not describe a Spark cluster
     """
@@ -74,7 +74,7 @@ def runner_of_connection(cluster: Cluster) -> Runner:
 
 
 def jobtracker_of(connection: Connection) -> tuple[str, dict[str, str]]:
-    """Return the master URL of a connection, and Spark's configuration from its extras.
+    """Return a pair: the master URL of a connection, and the Spark configuration in the extras of the connection.
 
     :raises InvalidConnectionError: the connection has another type or no host, or an extra cannot be used
     """

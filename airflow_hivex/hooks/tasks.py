@@ -1,4 +1,4 @@
-"""The names of tasks in the metastore and in Airflow's web interface, and the errors of failed tasks."""
+"""The names of tasks in the metastore and in Airflow's web interface, and the errors that fail tasks."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ def agent_info(context: Context) -> str:
 
 
 def agent_info_of_try(context: Context, try_number: int) -> str:
-    """Return the name of any try of the task as the owner of transactions, in the form of :func:`agent_info`."""
+    """Return the name of one try of the task as the owner of transactions, in the form of :func:`agent_info`."""
     ti = context["ti"]
     return agent_of(ti.dag_id, ti.task_id, ti.map_index, ti.run_id, try_number)
 
 
 def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_number: int) -> str:
-    """Return the name of any task's try as the owner of transactions, in the form of :func:`agent_info`."""
+    """Return the name of one try of any task as the owner of transactions, in the form of :func:`agent_info`."""
     mapped = f"[{map_index}]" if map_index is not None and map_index >= 0 else ""
     return f"{dag_id}.{task_id}{mapped} {run_id} {try_number}"
 
 
 def part_name(context: Context) -> str:
-    """Return ``dag_id/run_id/task_id/map_index``, which names a task's part of a transaction in all its tries."""
+    """Return ``dag_id/run_id/task_id/map_index``, the name of a task's part of a transaction.
+
+    All tries share the name.
+    """
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
@@ -47,7 +50,7 @@ def part_name(context: Context) -> str:
 class NamedInMap:
     """The base of operators whose mapped tasks are shown with their ``map_name`` in Airflow's web interface.
 
-    A ``map_index_template`` of the task has precedence.
+    If the task has its own ``map_index_template``, this template is used.
     """
 
     def _do_render_template_fields(
@@ -55,8 +58,7 @@ class NamedInMap:
     ) -> None:
         """Render the template fields of the task, and set its ``map_index_template``.
 
-        Airflow renders ``map_index_template`` next, before the task runs. So a running or deferred task already has its
-        name.
+        Airflow then renders ``map_index_template``, before the task runs.
         """
         render: Callable[..., None] = super()._do_render_template_fields  # type: ignore[misc]
         render(parent, template_fields, context, *args, **kwargs)
@@ -66,17 +68,17 @@ class NamedInMap:
 
 
 def cause_of(error: HivexError) -> BaseException | None:
-    """Return the error if the log needs its traceback, or None if the message alone explains the failure.
+    """Return ``error`` if the log must show its traceback, or None if the message alone explains the failure.
 
-    A wrong statement needs no traceback; a failure of a job, the database or a file system needs one.
+    A failure of a job, the database or a file system needs a traceback. A wrong statement needs no traceback.
     """
     return error if isinstance(error, JobError | StoreError | StorageError) else None
 
 
 def failure_of(error: HivexError) -> AirflowFailException | None:
-    """Return the error that fails a task without a retry, or None if a retry may succeed.
+    """Return the error that fails a task without a retry, or None if a retry can succeed.
 
-    A retry may also succeed after a failure with an unknown outcome, because it finds the changes that were applied.
+    A retry can also succeed after a failure with an unknown outcome, because the retry finds the applied changes.
     """
     if error.retryable or error.outcome is Outcome.UNKNOWN:
         return None
@@ -88,12 +90,12 @@ def failing_for_good(
     may_pass: Callable[[HivexError], bool] | None = None,
     describe: Callable[[HivexError], AirflowFailException | None] = failure_of,
 ) -> Iterator[None]:
-    """Raise AirflowFailException, which prevents a retry, in place of an error of the block that a retry would repeat.
+    """Replace an error of the block by AirflowFailException if a retry would fail again. Airflow then does not retry.
 
-    :param may_pass: a function that returns True if a retry helps, whatever ``describe`` would return
-    :param describe: a function that returns the error for the task, or None if the failure may pass
-    :raises AirflowFailException: the same call would fail again
-    :raises HivexError: the failure may pass
+    :param may_pass: a function that returns True for an error after which a retry can succeed. ``describe`` is then not
+        called
+    :param describe: a function that returns the error for the task, or None if a retry can succeed :raises
+        AirflowFailException: the same call would fail again :raises HivexError: a retry can succeed
     """
     try:
         yield
@@ -116,7 +118,7 @@ def as_txn_id(value: object) -> int:
 
 
 def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
-    """Return the error that fails a task of a transaction without a retry, or None if a retry may succeed.
+    """Return the error that fails a task of a transaction without a retry, or None if a retry can succeed.
 
     If the transaction has ended, a retry cannot succeed. Then the error names the tasks to clear.
     """
@@ -138,7 +140,7 @@ def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFail
 
 
 def what_to_clear(begin_task_id: str | None) -> str:
-    """Return a sentence that says which tasks to clear in Airflow, so that a transaction is repeated."""
+    """Return a sentence that says which tasks the user must clear in Airflow to repeat a transaction."""
     what = begin_task_id or "the task that has begun it"
     return f"To do the work again, clear {what} together with all that is downstream of it."
 
@@ -146,8 +148,8 @@ def what_to_clear(begin_task_id: str | None) -> str:
 def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
     """Return a dict from task id to state, for tasks of this DAG run.
 
-    In the dict, ``_`` and the map index follow the id of a mapped task. If this task is in a mapped task group, the
-    dict has only the tasks with the same map index.
+    The key of a mapped task is its id, ``_`` and its map index, such as ``load_0``. If the running task is in a mapped
+    task group, the dict has only the tasks with the same map index.
     """
     ti = context["ti"]
     if not task_ids:

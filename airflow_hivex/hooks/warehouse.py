@@ -1,6 +1,6 @@
 """The hook that opens the metastore of an Airflow connection, without the provider common.sql.
 
-Operators, sensors and triggers use it, so that a DAG file that imports them does not import common.sql.
+Operators, sensors and triggers use this hook. So a DAG file does not import common.sql.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """A transaction that one try of a task has joined. ``name`` is the name of the task's part in the transaction."""
+    """The part of a transaction that belongs to one try of a task. ``name`` is the name of the part."""
 
     metastore: str
     txn_id: int
@@ -60,10 +60,10 @@ _metastores_of_parents: list[dict[str, Metastore]] = []
 
 
 def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
-    """Make the hooks of this process use an open metastore for a configuration. :func:`close_metastores` closes it.
+    """Make the hooks of this process use ``metastore`` for a configuration. :func:`close_metastores` closes it.
 
-    If hooks have already opened another metastore for the configuration, that metastore is closed. Callers that have it
-    can still use it, because a closed metastore opens new connections when it is used.
+    If hooks have already opened another metastore for the configuration, this other metastore is closed. A caller can
+    still use the closed metastore, because it opens new connections when it is used.
     """
     with _metastores_lock:
         replaced = _metastores.get(configuration.key)
@@ -73,7 +73,7 @@ def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
 
 
 def close_metastores() -> None:
-    """Close all metastores that hooks have opened in this process. A hook that needs one later opens it again."""
+    """Close all metastores that hooks have opened in this process. A hook that needs a metastore opens it again."""
     with _metastores_lock:
         while _metastores:
             _metastores.popitem()[1].close()
@@ -97,7 +97,7 @@ os.register_at_fork(after_in_child=_leave_metastores_to_parent)
 def split_statements(sql: str | Sequence[str]) -> list[str]:
     """Return the statements of one or several scripts. The list has at least one statement.
 
-    :raises StatementSyntaxError: the scripts have no statement, or one of them cannot be split
+    :raises StatementSyntaxError: the scripts have no statement, or a script cannot be split
     """
     from airflow_hivex.core.parser.reader import split
 
@@ -109,7 +109,7 @@ def split_statements(sql: str | Sequence[str]) -> list[str]:
 
 
 class WarehouseHook(BaseHook):
-    """The hook of a connection of type ``hivex``; HivexHook adds the methods of a DbApiHook.
+    """The hook of a connection of type ``hivex``. The subclass HivexHook adds the methods of a DbApiHook.
 
     If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
     ``local`` under ``$AIRFLOW_HOME/hivex``.
@@ -127,7 +127,7 @@ class WarehouseHook(BaseHook):
         self.hivex_conn_id = hivex_conn_id
 
     def get_configuration(self) -> Configuration:
-        """Return the configuration of the connection, checked without opening anything.
+        """Return the checked configuration of the connection. No metastore is opened.
 
         :raises InvalidConnectionError: the connection exists, but cannot be used
         :raises AirflowNotFoundException: a connection other than ``hivex_default`` does not exist
@@ -151,11 +151,14 @@ class WarehouseHook(BaseHook):
         return configuration
 
     def get_metastore(self) -> Metastore:
-        """Return the metastore. The first call in a process opens it. Do not close it, because all hooks share it."""
+        """Return the metastore.
+
+        The first call in a process opens it. Do not close it, because all hooks share the metastore.
+        """
         return self._open(self.get_configuration())
 
     def get_existing_metastore(self) -> Metastore:
-        """Return the metastore as :meth:`get_metastore` does, but never create one.
+        """Return the metastore as :meth:`get_metastore` does, but never create a metastore.
 
         :raises StoreMissingError: the database does not have a metastore yet
         """
@@ -179,24 +182,24 @@ class WarehouseHook(BaseHook):
         max_lag_commits: int | str | None = None,
         server_jobs_only: bool = False,
     ) -> Session:
-        """Return a new session; use it as a context manager.
+        """Return a new session, which is also a context manager.
 
-        With ``txn_id`` all statements of the session are a part of an open transaction, which another task ends. To get
-        the id, pass ``HivexTransaction.txn_id`` to the task as an argument.
+        With ``txn_id`` all statements of the session are a part of this open transaction. Another task ends the
+        transaction. To get the id, pass ``HivexTransaction.txn_id`` to the task as an argument.
 
         :param user: the owner of the session's transactions, and of the objects that its statements create
         :param database: the current database; None for the database of the connection
-        :param cluster: the cluster to pin, as USE CLUSTER does
+        :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses
         :param agent_info: the text that is shown as the agent of the session's transactions and locks; in a task, the
             default is the DAG, task, run and try
         :param txn_id: the open transaction to join
-        :param writer: the name of the session's part of that transaction. The writes of an earlier session with the
-            same name are discarded, so that the part can be repeated. The default is the name of the task: then a retry
-            replaces the writes of the previous try, and only one session of a try can join.
+        :param writer: the name of the session's part of that transaction. If another session has already written with
+            the same name, its writes are discarded. The default is the name of the task: a retry then replaces the
+            writes of the previous try, and only one session of a try can join the transaction
         :param max_lag: the largest lag of copies that queries accept, in seconds or as a text such as ``10min``
-        :param max_lag_commits: the largest number of commits by which copies may lag
-        :param server_jobs_only: refuse statements whose jobs would run in this process
-        :raises InvalidOperationError: another session of this try has already joined the transaction, and this session
+        :param max_lag_commits: the largest lag of copies that queries accept, in commits
+        :param server_jobs_only: whether to refuse statements whose jobs would run in this process :raises
+            InvalidOperationError: another session of this try has already joined the transaction, and this session
             would discard its writes
         """
         configuration = self.get_configuration()
@@ -217,9 +220,9 @@ class WarehouseHook(BaseHook):
         return session
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the metastore's database and clusters can be used, and a text that describes each of them.
+        """Return a pair: whether the metastore's database and all clusters can be used, and a text about each of them.
 
-        The database is only read, so a missing metastore is not created.
+        A missing metastore is not created.
         """
         from airflow_hivex.core.metastore import Metastore
         from airflow_hivex.core.opening import describe
@@ -239,7 +242,7 @@ class WarehouseHook(BaseHook):
             return False, str(error)
 
     def _announce(self, url: str) -> None:
-        """Log that the embedded warehouse is used, only once per process, since sensors would repeat the message."""
+        """Log that the embedded warehouse is used. Log this only once in a process."""
         with _metastores_lock:
             is_known = url in _announced
             _announced.add(url)

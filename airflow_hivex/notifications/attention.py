@@ -34,7 +34,7 @@ class HivexAttentionNotifier(BaseNotifier):
             ),
         )
 
-    The notifiers find the report, one sentence per line, as ``hivex_attention`` in their context. The report is also
+    The context of the notifiers has the report as ``hivex_attention``, with one sentence per line. The report is also
     logged.
 
     :param notifiers: the notifiers to call; without notifiers the report is only logged
@@ -74,7 +74,7 @@ class HivexAttentionNotifier(BaseNotifier):
 
 
 def attention(metastore: Metastore, *, open_for: timedelta, failed_within: timedelta) -> list[str]:
-    """Return sentences about failed compactions, old transactions and used-up quotas, at most 20 of each kind."""
+    """Return sentences about failed compactions, old transactions and used-up quotas, at most 20 for each kind."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.compaction.history import CompactionFilter
     from airflow_hivex.core.model.compaction import CompactionState

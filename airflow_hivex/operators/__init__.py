@@ -1,3 +1,3 @@
-"""Operators: one module per job."""
+"""Operators."""
 
 from __future__ import annotations

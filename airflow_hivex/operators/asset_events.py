@@ -1,8 +1,7 @@
 """The tables that a task has read and written, as its inlets and outlets.
 
-SQL is a template, and sqlglot is too slow for a DAG file, so the tables are found when the statements run. An event is
-sent for each written table whose asset a DAG of this Airflow uses. Airflow stores an event for each outlet. So a task
-that only moves, copies or merges files has only inlets, because it changes no rows.
+The tables are found when the statements run. An event is sent for each written table whose asset a DAG of this Airflow
+uses. A task that only moves, copies or merges files has only inlets, because it changes no rows.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[
 def send_event(
     operator: BaseOperator, context: Context, uri: TableUri, extra: dict[str, Any], partitions: Collection[str] = ()
 ) -> None:
-    """Add the asset of a changed table or link to the outlets of a task, and send an event for it.
+    """Add the asset of a changed table or link to the outlets of a task, and send an event for the asset.
 
     No event is sent for an asset that no DAG names, or whose events come from the notification log.
     """
@@ -78,12 +77,12 @@ def send_events(
     *,
     with_partition_keys: bool = False,
 ) -> None:
-    """Add the tables that committed transactions have written to the outlets of a task, and send an event for each.
+    """Add the written tables of committed transactions to the outlets of a task, and send an event for each table.
 
     No event is sent for an asset that no DAG names, or whose events come from the notification log. An error is only
     logged, because the transactions have committed.
 
-    :param with_partition_keys: send an event for each partition; the partition key is the name of the partition
+    :param with_partition_keys: whether to send an event for each partition, with the partition's name as partition key
     """
     ids = sorted(set(txn_ids))
     if not ids or "outlet_events" not in context:
@@ -134,7 +133,7 @@ def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
 
 
 def _asset_of(uri: str) -> Asset | None:
-    """Return the asset with the URI, or None if no event is to be sent.
+    """Return the asset with the URI, or None if no event must be sent.
 
     No event is sent if no DAG names the asset, or if its events come from the notification log.
     """

@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 class HivexCompactOperator(NamedInMap, BaseOperator):
     """Request a compaction of one table or partition, and optionally wait for its end.
 
-    The request ignores thresholds, ``NO_AUTO_COMPACTION`` and earlier failures. A worker runs the compaction. If a
-    compaction of the same type already waits, runs, or covers the same writes, the task uses that compaction, so a
-    retry does not request a second one. If a compaction of another type is in the queue, the task fails, and Airflow
-    retries the task as its ``retries`` say.
+    The request ignores thresholds, ``NO_AUTO_COMPACTION`` and previous failures. A worker runs the compaction. If a
+    compaction of the same type already waits, runs, or has covered the same writes, the task uses this compaction. So a
+    retry does not request a second compaction. If a compaction of another type is in the queue, the task fails, and
+    Airflow retries the task.
 
-    It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
+    The operator returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
 
     :param table: ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; required for a table with partitions (templated)
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
-    :param compaction_pool: the compaction pool whose workers run the compaction; None for the pool of the table or of
-        its database. This is not Airflow's ``pool`` (templated)
+    :param compaction_pool: the compaction pool whose workers run the compaction; None for the pool of the table or
+        database. A compaction pool is not an Airflow ``pool`` (templated)
     :param properties: ``compactor.*`` and ``tblprops.*`` properties, which override the properties of the table
         (templated)
     :param buckets: the number of files that a rebalance writes; None for the current number (templated)
     :param order_by: the columns by which a rebalance sorts the rows, with ``DESC`` for descending order (templated)
-    :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
+    :param wait_for_completion: wait until the rows are merged. If the compaction fails, the task fails without a retry
     :param until_cleaned: with ``wait_for_completion``, wait until the replaced files are deleted, too
     :param poll_interval: seconds between two checks of the compaction
-    :param timeout: the longest time to wait; then the task fails, and the compaction continues
+    :param timeout: the longest time to wait. After this time the task fails, and the compaction continues
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
     """
 
     template_fields: Sequence[str] = (
@@ -119,12 +119,11 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self._place()
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
-        """Request the compaction, and wait for it if the task is to wait.
+        """Request the compaction, and wait for its end if ``wait_for_completion`` is set.
 
-        :raises AirflowFailException: the table cannot be compacted, or the compaction has failed, so that no retry can
-            help
-        :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
-        :raises HivexError: the failure may pass
+        :raises AirflowFailException: the table cannot be compacted, or the compaction has failed, and a retry would
+        fail again :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
+        :raises HivexError: a retry can succeed
         """
         self._killed = SimpleQueue()
         with failing_for_good():
@@ -176,7 +175,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self._end(answer)
 
     def on_kill(self) -> None:
-        """Stop waiting. The compaction stays in the queue, or continues; ABORT COMPACTIONS removes it."""
+        """Stop waiting. The compaction stays in the queue, or continues. ABORT COMPACTIONS removes the compaction."""
         if self._killed is not None:
             self._killed.put(None)
         self.log.info("The task is ended; its compaction stays as it is.")
@@ -191,7 +190,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self.table + (f" ({self.partition})" if self.partition else "")
 
     def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
-        """Return the queue entry of the requested compaction, or of an earlier one of the same type in its place."""
+        """Return the queue entry of the requested compaction, or of the existing compaction that is used instead."""
         from airflow_hivex.core.model.compaction import CompactionType
 
         if response.is_accepted:
@@ -208,7 +207,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return entry
 
     def _end(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Declare the table as an inlet, and return the answer. The table is not an outlet, because no rows change."""
+        """Declare the table as an inlet, and return ``answer``. The table is not an outlet, because no rows change."""
         from airflow_hivex.operators.asset_events import declare_tables
 
         declare_tables(self, self.hivex_conn_id, [answer["table"]])
@@ -238,10 +237,10 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
 class HivexInitiateCompactionsOperator(BaseOperator):
     """Run one round of the initiator, which requests compactions of tables that have passed a threshold.
 
-    It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of checked
-    tables and partitions, the ids of new compactions, the ids of records with the reason why a compaction was not
-    requested, and the ids of compactions whose worker was lost. ``is_complete`` is false if the round has reached
-    ``metastore.compactor.fetch.size``; the next round continues. A retry is harmless.
+    The operator returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of
+    checked tables and partitions, the ids of new compactions, the ids of records with the reason why a compaction was
+    not requested, and the ids of compactions whose worker was lost. ``is_complete`` is false if the round has reached
+    ``metastore.compactor.fetch.size``. Then the next round continues. A retry is harmless.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -265,15 +264,15 @@ class HivexInitiateCompactionsOperator(BaseOperator):
 class HivexCleanOperator(BaseOperator):
     """Delete files that compactions have replaced, and files of aborted transactions, on every cluster.
 
-    Files that an open transaction may read stay. If a directory cannot be deleted, the task fails without a retry, and
-    a later round repeats the deletion after a pause. It is safe to kill the task at any moment.
+    Files that an open transaction can read stay. If a directory cannot be deleted, the task fails without a retry.
+    Another round repeats the deletion after a pause. It is safe to kill the task at any moment.
 
-    It returns a list with ``{"compaction_id", "table", "partition", "outcome", "deleted", "waiting", "blockers",
-    "message"}`` for each compaction, or each table or partition with files of aborted transactions. ``deleted`` and
-    ``waiting`` are the numbers of deleted and of remaining directories and files. ``blockers`` are the transactions
-    that need the remaining ones. The log names each directory and file.
+    The operator returns a list with ``{"compaction_id", "table", "partition", "outcome", "deleted", "waiting",
+    "blockers", "message"}`` for each compaction, or each table or partition with files of aborted transactions.
+    ``deleted`` and ``waiting`` are the numbers of deleted and of remaining directories and files. ``blockers`` are the
+    transactions that need the remaining directories and files. The log names each directory and file.
 
-    :param plan_only: list the directories that would be deleted now, and delete nothing
+    :param plan_only: whether only to list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -291,7 +290,7 @@ class HivexCleanOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the cleaner.
 
-        :raises AirflowFailException: a directory or file could not be deleted; the others were deleted
+        :raises AirflowFailException: a directory or file could not be deleted. The other files were deleted
         """
         from airflow_hivex.core.model.cleaning import CleaningOutcome
 
@@ -319,11 +318,12 @@ class HivexCleanOperator(BaseOperator):
 class HivexHousekeepingOperator(BaseOperator):
     """Run one round of the housekeeper, which ends the transactions of dead clients, and removes old records.
 
-    It aborts transactions and drops lock requests whose heartbeat is missing, and returns compactions of lost workers
-    to the queue. It also sends the numbers of the metastore as Airflow's metrics (``[hivex] metrics``). A retry is
-    harmless.
+    The housekeeper aborts transactions and drops lock requests whose heartbeat is missing, and returns compactions of
+    lost workers to the queue. The task also sends the gauges of the metastore to Airflow's metrics (``[hivex]
+    metrics``). A retry is harmless.
 
-    It returns the ids of aborted transactions and of dropped lock requests, and the numbers of removed records.
+    The operator returns the ids of aborted transactions and of dropped lock requests, and the numbers of removed
+    records.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -348,5 +348,5 @@ class HivexHousekeepingOperator(BaseOperator):
 
 
 def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dict with its tuples converted to lists, because JSON has no tuples."""
+    """Return a dict whose tuples are converted to lists, because JSON has no tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -34,19 +34,20 @@ CANCEL_LIMIT_S = 60
 class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     """Run compactions that wait in the queue, on the primary cluster of each table.
 
-    Readers and writers continue meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
-    "state", "message", "txn_id"}`` for each compaction. The list is empty if no compaction waits. If a compaction
-    fails, the task still runs the next ones, and then fails without a retry. The initiator requests the failed
-    compaction again in a later round.
+    Readers and writers continue meanwhile. The operator returns a list with ``{"compaction_id", "table", "partition",
+    "type", "state", "message", "txn_id"}`` for each compaction. The list is empty if no compaction waits. If a
+    compaction fails, the task still runs the other compactions, and then fails without a retry. The initiator will
+    request the failed compaction again.
 
-    A retry is harmless, because it does not repeat finished compactions. An unfinished compaction returns to the queue:
-    at once if the task was ended or timed out, and after the time-out of its transaction if the process was killed.
+    A retry is harmless, because it does not repeat finished compactions. An unfinished compaction returns to the queue
+    at once if the task was ended or timed out. If the process was killed, the compaction returns after the time-out of
+    its transaction.
 
-    :param compaction_id: run only this compaction, if it still waits; otherwise the task returns its state. None to run
-        the oldest compactions of ``compaction_pool`` (templated)
+    :param compaction_id: the only compaction to run. If this compaction does not wait any more, the task returns the
+        state of the compaction. None: run the oldest compactions of ``compaction_pool`` (templated)
     :param compaction_pool: the compaction pool; None for compactions without a pool, and for compactions of any pool
-        that have waited longer than ``metastore.compactor.worker.pool.timeout``. This is not Airflow's ``pool``
-        (templated)
+        that have waited longer than ``metastore.compactor.worker.pool.timeout``. A compaction pool is not an Airflow
+        ``pool`` (templated)
     :param max_compactions: the maximum number of compactions, run one after the other; None to run compactions until no
         compaction waits (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -91,9 +92,9 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Run the compactions.
 
-        :raises AirflowFailException: a compaction has failed, or no compaction has the id
-        :raises AirflowException: the task was killed, or another worker still runs the compaction
-        :raises HivexError: the failure may pass, or the compaction is in the queue again
+        :raises AirflowFailException: a compaction has failed, or no compaction has the id :raises AirflowException: the
+        task was killed, or another worker still runs the compaction :raises HivexError: a retry can succeed, or the
+        compaction is in the queue again
         """
         from airflow_hivex.operators.asset_events import declare_tables
 
@@ -113,7 +114,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _waits_again(self, error: HivexError) -> bool:
-        """Return whether a retry may run the compaction: it is in the queue again, or the task was killed."""
+        """Return whether a retry can run the compaction: it is in the queue again, or the task was killed."""
         return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
@@ -139,7 +140,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
-        """Run the compaction with this id if it still waits, and return its entry as the result of the task."""
+        """Run the compaction with this id if it still waits, and return the compaction as the result of the task."""
         from airflow_hivex.core.model.compaction import CompactionState
 
         compactor = metastore.compactor
@@ -168,8 +169,8 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     ) -> Compaction | None:
         """Run one compaction in a thread, and return its queue entry, or None if no compaction waits.
 
-        The main thread only waits for this thread. Airflow's time-out and ``on_kill`` raise their errors in the main
-        thread, so they interrupt the wait, and not a connection in the middle of an answer.
+        The main thread only waits. So an error that Airflow's time-out or ``on_kill`` raises there does not interrupt a
+        query.
         """
         worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._working = (compactor, worker_id)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class CopyOperator(NamedInMap, BaseOperator):
-    """The base of an operator that copies files by one call of the metastore.
+    """The base of operators that copy files by one call of the metastore.
 
     :param copy_cluster: the cluster whose Spark copies the files; None (default): a Spark job copies large amounts of
         data, and the task itself copies small amounts (templated)
-    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies; if that cluster does not use
-        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``; without such a
-        server the task runs in the worker
+    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies. If this cluster does not use
+        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``. If
+        ``copy_cluster`` does not use a Spark Connect server, the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -41,14 +41,14 @@ class CopyOperator(NamedInMap, BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """Return the name of a mapped task in Airflow's web interface; subclasses define it."""
+        """Return the name of a mapped task in Airflow's web interface. Subclasses define this property."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy, and report the progress to the log.
 
-        :raises AirflowFailException: the request is wrong or a file is damaged, so that a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the request is wrong or a file is damaged, and a retry would fail again :raises
+        HivexError: a retry can succeed
         """
         from airflow_hivex.triggers.copying import HivexCopyTrigger, copy
 
@@ -67,8 +67,7 @@ class CopyOperator(NamedInMap, BaseOperator):
     ) -> dict[str, Any]:
         """Return the result of the deferred task.
 
-        :raises AirflowFailException: a retry would fail again
-        :raises AirflowException: the failure may pass
+        :raises AirflowFailException: a retry would fail again :raises AirflowException: a retry can succeed
         """
         if not event or not event.keys() & {"answer", "error"}:
             raise AirflowException(f"The trigger ended without a result: {event!r}")
@@ -78,15 +77,15 @@ class CopyOperator(NamedInMap, BaseOperator):
         return self._complete(answer)
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the call, in JSON types; subclasses define them."""
+        """Return the arguments of the call, in JSON types. Subclasses define this method."""
         raise NotImplementedError
 
     def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Declare the tables of the task as inlets, and return its result; subclasses define it."""
+        """Declare the tables of the task as inlets, and return the task's result. Subclasses define this method."""
         raise NotImplementedError
 
     def _defers(self, *, is_dry_run: bool) -> bool:
-        """Return whether the task is deferred, and the triggerer waits for the job.
+        """Return whether the task is deferred, so that the triggerer waits for the job.
 
         :raises AirflowFailException: ``deferrable`` is true, and no Spark Connect server runs the job
         """

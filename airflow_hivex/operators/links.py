@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class _Change(NamedTuple):
-    """The change of a link, with the ``result`` of the task.
+    """A change of a link. ``result`` is the result of the task.
 
-    ``shown`` has the partitions that the event of the link's asset names, or is None if no event is to be sent.
+    ``shown`` has the partitions that the event of the link's asset names. None means that no event is sent.
     """
 
     result: dict[str, Any]
@@ -54,8 +54,8 @@ class _LinkOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Change the link, and return the result.
 
-        :raises AirflowFailException: the link or its table does not allow the change, so that a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the link or its table does not allow the change, and a retry would fail again
+        :raises HivexError: a retry can succeed
         """
         with failing_for_good():
             hook = WarehouseHook(self.hivex_conn_id)
@@ -68,11 +68,14 @@ class _LinkOperator(NamedInMap, BaseOperator):
         return {"namespace": namespace, "link": self.link, **change.result}
 
     def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:
-        """Change the link and return the result; subclasses define it."""
+        """Change the link and return the change. Subclasses define this method."""
         raise NotImplementedError
 
     def _declare(self, context: Context, links: Links, namespace: str, shown: Sequence[str] | None) -> None:
-        """Declare the source as an inlet. If the link shows additional rows, declare it as an outlet with an event."""
+        """Declare the source as an inlet.
+
+        If the link shows additional rows, declare the link as an outlet with an event.
+        """
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.model.links import LinkName
         from airflow_hivex.operators.asset_events import declare_tables, send_event
@@ -88,7 +91,7 @@ class _LinkOperator(NamedInMap, BaseOperator):
 class HivexCreateLinkOperator(_LinkOperator):
     """Create a link if it does not exist. An existing link keeps its type, properties and partitions.
 
-    It returns ``{"namespace", "link", "source", "is_created"}``.
+    The operator returns ``{"namespace", "link", "source", "is_created"}``.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that gets the link; by default the database of the connection (templated)
@@ -126,14 +129,14 @@ class HivexCreateLinkOperator(_LinkOperator):
 
 
 class HivexAlterLinkOperator(_LinkOperator):
-    """Add partitions to a link, then drop partitions from it, then set its properties.
+    """Add partitions to a link, then drop partitions from the link, then set properties of the link.
 
-    It returns ``{"namespace", "link", "added", "dropped"}`` with the names of the changed partitions.
+    The operator returns ``{"namespace", "link", "added", "dropped"}`` with the names of the changed partitions.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param add_partitions: names of partitions of the source, such as ``ds=2013-01-01`` (templated)
-    :param drop_partitions: names of partitions to remove from the link; the source keeps them (templated)
+    :param drop_partitions: names of partitions to remove from the link. The source keeps the partitions (templated)
     :param properties: properties to set, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -177,9 +180,9 @@ class HivexAlterLinkOperator(_LinkOperator):
 
 
 class HivexDropLinkOperator(_LinkOperator):
-    """Drop a link, if it exists; the rows of its source stay.
+    """Drop a link if it exists. The rows of its source stay.
 
-    It returns ``{"namespace", "link", "is_dropped"}``.
+    The operator returns ``{"namespace", "link", "is_dropped"}``.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)

@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 class HivexMoveNamespaceOperator(CopyOperator):
     """Move a namespace to another cluster. All its tables change their primary cluster at the same time.
 
-    A retry continues the move of the previous try, or does nothing if the namespace has moved.
+    A retry continues the move of the previous try. If the namespace has already moved, a retry does nothing.
 
-    It returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s", "txn_id"}``; a
-    dry run also returns ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
+    The operator returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s",
+    "txn_id"}``. A dry run also returns ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
 
     :param namespace: the database (templated)
-    :param cluster: the new primary cluster of its tables (templated)
-    :param copy_linked: also copy the tables and partitions of other namespaces that this namespace shows through links
-    :param keep_copies: keep the copies on the previous clusters
-    :param dry_run: change nothing, and return the plan
-    :param threads: the number of files that are copied at once
-    :param bytes_per_second: the maximum speed of copying; None for no limit
+    :param cluster: the new primary cluster of the tables (templated)
+    :param copy_linked: whether to copy the tables and partitions of other namespaces that this namespace links, too
+    :param keep_copies: whether to keep the copies on the previous clusters
+    :param dry_run: whether to change nothing, and return the plan
+    :param threads: the number of files that are copied at the same time
+    :param bytes_per_second: the maximum speed of copying; None means no limit
     :param copy_cluster: the cluster whose Spark copies the files; None (default): Spark jobs copy large amounts of
-        data, and the task itself copies small amounts. The task itself always copies the last files, at the switch
-        (templated)
-    :param deferrable: True: free the worker slot while jobs of ``copy_cluster`` copy; if that cluster does not use a
-        Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``; without such a
-        server the task runs in the worker
+        data, and the task itself copies small amounts. The task itself always copies the last files, when the primary
+        cluster changes (templated)
+    :param deferrable: True: free the worker slot while jobs of ``copy_cluster`` copy. If this cluster does not use a
+        Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``. If
+        ``copy_cluster`` does not use a Spark Connect server, the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -100,21 +100,21 @@ class HivexImportNamespaceOperator(BaseOperator):
     """Import the tables and views of a namespace from another metastore, as of one snapshot.
 
     A retry keeps the files that the previous try has copied. Objects that already exist in this metastore are not
-    changed, so the task can be repeated.
+    changed. So the task can be repeated.
 
-    It returns ``{"namespace", "imported", "present", "size_bytes"}``. ``imported`` has the names of imported objects,
-    ``present`` the names of objects that already existed in this metastore. Unless ``skip_refused`` is set, the task
-    fails if an object, such as an external table, cannot be imported.
+    The operator returns ``{"namespace", "imported", "present", "size_bytes"}``. ``imported`` has the names of imported
+    objects. ``present`` has the names of objects that already existed in this metastore. Unless ``skip_refused`` is
+    set, the task fails if an object, such as an external table, cannot be imported.
 
     :param namespace: the namespace in the other metastore (templated)
-    :param source_conn_id: the connection of type ``hivex`` of the other metastore; by default the home of the
-        namespace, which ``hivex namespace home`` sets (templated)
+    :param source_conn_id: the connection of type ``hivex`` of the other metastore. The default is the home of the
+        namespace, which the command ``hivex namespace home`` sets (templated)
     :param tables: a pattern of tables and views, such as ``flights|air*`` (templated)
     :param into: the name of the namespace in this metastore; by default the same name (templated)
     :param cluster: the cluster that gets the files; by default the default cluster (templated)
-    :param skip_refused: skip objects that cannot be imported, and log the reasons
-    :param dry_run: change nothing, and return the names of objects that would be imported
-    :param threads: the number of files that are copied at once
+    :param skip_refused: whether to skip objects that cannot be imported, and log the reasons
+    :param dry_run: whether to change nothing, and return the names of objects that would be imported
+    :param threads: the number of files that are copied at the same time
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -149,8 +149,8 @@ class HivexImportNamespaceOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Import the namespace, and report the progress to the log.
 
-        :raises AirflowFailException: the request is wrong, or an object is refused, so that a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the request is wrong, or an object is refused, and a retry would fail again
+        :raises HivexError: a retry can succeed
         """
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.imports.writing import ImportOutcome

@@ -18,16 +18,15 @@ _MOST_IDS = 20
 
 
 class HivexTransactionsLink(BaseOperatorLink):
-    """The link to the transactions of a task, whatever their state is."""
+    """The link to the transactions of a task in all states."""
 
     name = "Hivex: transactions"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the address of the page. Airflow calls this method when the task ends.
 
-        The address has the name of the task and, if the task knows them, the ids of its transactions. The name alone
-        does not find the transaction of a group, which another task owns. The ids alone find only transactions whose
-        records are not deleted yet.
+        The address has the name of the task. If the task knows the ids of its transactions, the address also has these
+        ids.
         """
         return page_address(operator, tab="transactions", agent=_agent_of(ti_key), txns=_transactions_of(operator))
 
@@ -65,7 +64,7 @@ def page_address(operator: BaseOperator, **place: str | None) -> str:
 
 
 def _agent_of(ti_key: TaskInstanceKey | None) -> str | None:
-    """Return the name of a task's try as the owner of transactions, or None without a key."""
+    """Return the name of a task's try as the owner of transactions. If ``ti_key`` is None, return None."""
     if ti_key is None:
         return None
     return agent_of(ti_key.dag_id, ti_key.task_id, ti_key.map_index, ti_key.run_id, ti_key.try_number)
@@ -80,7 +79,7 @@ def _transactions_of(operator: BaseOperator) -> str | None:
 
 
 def _table_of(operator: BaseOperator) -> str | None:
-    """Return ``database.table`` of an operator that has one table, or None for any other operator."""
+    """Return ``database.table`` for an operator that has one table, or None for any other operator."""
     table = getattr(operator, "table", None)
     if not isinstance(table, str) or not table:
         return None

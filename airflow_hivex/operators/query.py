@@ -42,8 +42,8 @@ CANCEL_LIMIT_S = 60
 class StatementThread:
     """A thread that runs the statements of a session while the main thread waits.
 
-    Airflow's time-out and ``on_kill`` raise their errors in the main thread. So they interrupt the wait, and not a
-    connection to the JVM or to the metastore in the middle of an answer.
+    Airflow's time-out and ``on_kill`` raise errors in the main thread. So these errors interrupt the wait, and no
+    connection to the JVM or the metastore.
     """
 
     def __init__(self, session: Session, conflict_retries: int) -> None:
@@ -71,7 +71,7 @@ class StatementThread:
             raise
 
     def cancel(self) -> None:
-        """Stop the running statement, or the wait for its next attempt."""
+        """Stop the running statement, or the pause before its next attempt."""
         self._broken_off.set()
         self._session.cancel()
 
@@ -109,49 +109,53 @@ def _log_retry(attempt: RetryCallState) -> None:
 
 
 class _Default(int):
-    """A number that is the default of an argument. Its type distinguishes it from an equal number of the caller."""
+    """A number that is the default of an argument.
+
+    By this type, the default differs from an equal number of the caller.
+    """
 
 
 DEFAULT_MAX_ROWS = _Default(1000)
 
 
 class HivexQueryOperator(BaseOperator):
-    """Run one or several statements and return the result of the last one.
+    """Run one or several statements, and return the result of the last statement.
 
     The statements share one session: ``USE`` and ``USE CLUSTER`` apply to the statements after them. Each statement
     is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is set.
 
     The result in XCom is ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id": ...,
-    "rows_written": ..., "rows_deleted": ...}`` in JSON types. Decimals and other types that JSON lacks are texts; dates
+    "rows_written": ..., "rows_deleted": ...}`` in JSON types. Decimals and other types that JSON lacks are texts. Dates
     and times are in ISO 8601.
 
     :param sql: a script, a list of scripts, or the path of a ``.sql`` or ``.hql`` file (templated)
-    :param parameters: values of the ``:name`` markers in the statements; a value never becomes a part of the SQL text
+    :param parameters: values of the ``:name`` markers in the statements. A value never becomes a part of the SQL text
         (templated)
-    :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose (templated)
+    :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses (templated)
     :param database: the current database; None for the database of the connection (templated)
-    :param transaction: the group whose transaction the statements join, or the id of an open transaction; a retry first
+    :param transaction: the group whose transaction the statements join, or the id of an open transaction. A retry first
         discards the writes of the previous try in this transaction (templated)
-    :param conflict_retries: the maximum number of retries, each after a pause, if a write conflict or a deadlock aborts
-        a statement. A transaction of several statements is not retried
-    :param max_rows: the maximum number of returned rows. The default is 1,000; with a ``handler`` or an ``output_path``
-        it is all rows
-    :param handler: called with a cursor over the rows of the last statement; the task returns its result
+    :param conflict_retries: the maximum number of retries after a write conflict or a deadlock has aborted a statement.
+        Before each retry there is a pause. A transaction of several statements is not retried
+    :param max_rows: the maximum number of returned rows. The default is 1,000. With a ``handler`` or an ``output_path``
+        all rows are returned by default
+    :param handler: a function that takes a cursor over the rows of the last statement, and returns the result of the
+        task
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
-    :param output_table: a table that gets the rows of the last statement, which do not pass through the worker. A
+    :param output_table: a table that gets the rows of the last statement. The rows do not pass through the worker. A
         missing table is created (templated)
-    :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
+    :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps these rows
     :param show_return_value_in_logs: whether to log the result
-    :param asset_events: send an event for each written table whose asset a DAG names
-    :param asset_partitions: send an event for each written partition; the partition key is the name of the partition
+    :param asset_events: whether to send an event for each written table whose asset a DAG names
+    :param asset_partitions: whether to send an event for each written partition, with its name as the partition key
     :param max_lag: the largest lag of copies that queries accept, in seconds or as a text such as ``10min``. If the
-        last query has read such a copy, the result also has ``"as_of": {"time", "lag_s", "commits", "write_ids"}``
+        last query has read a copy that lags, the result also has ``"as_of": {"time", "lag_s", "commits", "write_ids"}``
         (templated)
-    :param max_lag_commits: the largest number of commits by which copies may lag (templated)
+    :param max_lag_commits: the largest lag of copies that queries accept, in commits (templated)
     :param deferrable: True: free the worker slot while Spark works. Statements that run a job on a Spark Connect server
-        then run in the triggerer; without such a server the task fails. None (default): use ``[operators]
-        default_deferrable``; without such a server the task runs in the worker
+        then run in the triggerer. If no cluster has a Spark Connect server, the task fails. None (default): use
+        ``[operators] default_deferrable``. If no cluster has a Spark Connect server, the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -243,9 +247,8 @@ class HivexQueryOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Run the statements.
 
-        :raises AirflowFailException: the statement is wrong, or its transaction has ended, so that a retry would fail
-            again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the statement is wrong, or its transaction has ended, and a retry would fail again
+        :raises HivexError: a retry can succeed
         """
         txn_id = None if self.transaction is None else as_txn_id(self.transaction)
         with self._failures(txn_id):
@@ -262,8 +265,8 @@ class HivexQueryOperator(BaseOperator):
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Continue after the triggerer has run a statement.
 
-        :raises AirflowFailException: the statement is wrong, so that a retry would fail again
-        :raises AirflowException: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the statement is wrong, and a retry would fail again :raises AirflowException: a
+        retry can succeed
         """
         if not event or "course" not in event:
             raise AirflowException("The trigger has ended without an answer.")
@@ -285,7 +288,7 @@ class HivexQueryOperator(BaseOperator):
             raise
 
     def _failures(self, txn_id: int | None) -> AbstractContextManager[None]:
-        """Return a context manager that converts errors, so that Airflow retries the task only if a retry can help."""
+        """Return a context manager that converts errors. Then Airflow retries the task only if a retry can succeed."""
 
         def describe(error: HivexError) -> AirflowFailException | None:
             if txn_id is not None:
@@ -323,7 +326,7 @@ class HivexQueryOperator(BaseOperator):
     def _end(
         self, context: Context, hook: WarehouseHook, txn_ids: Sequence[int], links: Sequence[Any], result: Any
     ) -> Any:
-        """Declare the read tables as inlets, send the events of transactions and links, and return the result."""
+        """Declare the read tables as inlets, send the events of transactions and links, and return ``result``."""
         from airflow_hivex.operators.asset_events import declare_inlets, send_events
         from airflow_hivex.operators.query import declare_links
 
@@ -344,7 +347,10 @@ class HivexQueryOperator(BaseOperator):
         return None
 
     def _statements(self) -> list[str]:
-        """Return the statements to run. With ``output_table`` the last one is rewritten to write to that table."""
+        """Return the statements to run.
+
+        With ``output_table`` the last statement is rewritten to write to this table.
+        """
         if not isinstance(self.sql, str | list | tuple):
             # A function of the task returns them, and was not called in this process.
             return []
@@ -415,8 +421,8 @@ class HivexQueryOperator(BaseOperator):
     def on_kill(self) -> None:
         """Stop the Spark job.
 
-        A transaction that this task began (for one statement, or by START TRANSACTION) is aborted. A transaction that
-        it only joined, such as that of a task group, stays open.
+        A transaction that this task has opened is aborted. A transaction that this task has joined, such as the
+        transaction of a task group, stays open.
         """
         self._killed = True
         thread = self._thread
@@ -497,7 +503,7 @@ _KINDS = (_CREATED, _ADDED, "ALTER LINK DROP PARTITION", "ALTER LINK SET LINKPRO
 class LinkChange(NamedTuple):
     """A link ``table@namespace`` in ``database`` that a statement has created or altered.
 
-    ``shown`` has the partitions that the event of the link's asset names, or is None if no event is to be sent.
+    ``shown`` has the partitions that the event of the link's asset names. None means that no event is sent.
     """
 
     database: str
@@ -509,9 +515,8 @@ class LinkChange(NamedTuple):
 def link_change(hook: WarehouseHook, session: Session, statement: str, result: Result, try_number: int) -> list[Any]:
     """Return a list with one :class:`LinkChange`, in JSON types, if a finished statement has created or altered a link.
 
-    For any other statement the list is empty. An earlier try may have ended before it sent its events, so a retry also
-    sends the events of changes that an earlier try made. An error is only logged, because the link has already changed.
-
+    For any other statement the list is empty. A retry also returns a change that a previous try has made. An error is
+    only logged, because the link has already changed.
     """
     inspection = session.inspect(statement)[0]
     if inspection.kind not in _KINDS:
@@ -545,7 +550,10 @@ def _change(
 def declare_links(
     operator: BaseOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any], *, with_events: bool
 ) -> None:
-    """Declare the source of each link as an inlet. Declare links that show additional rows as outlets with an event."""
+    """Declare the source of each link as an inlet.
+
+    Declare each link that shows additional rows as an outlet with an event.
+    """
     from airflow_hivex.assets.hivex import table_uri
     from airflow_hivex.operators.asset_events import declare_tables, send_event
 

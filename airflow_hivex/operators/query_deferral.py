@@ -1,8 +1,7 @@
 """Deferrable queries: the statements run one after the other, and their jobs run in the triggerer.
 
-The worker opens the transaction of each statement, and commits it. In between, the triggerer runs the statement. If the
-worker or the triggerer is lost, the transaction commits once or not at all. The transaction gets no heartbeats while
-the task waits for a triggerer or a worker.
+The worker opens the transaction of each statement, the triggerer runs the statement, and the worker commits the
+transaction. The transaction gets no heartbeats while the task waits for a triggerer or a worker.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ if TYPE_CHECKING:
     RunHere = Callable[[Session, str, Mapping[str, Any] | None], dict[str, Any]]
 
 REST = timedelta(hours=1)
-"""The time-out of a deferred statement's transaction, which gets no heartbeats while it waits for a process."""
+"""The time-out of a deferred statement's transaction."""
 
 
 @dataclass(slots=True)
 class Course:
-    """The progress of a deferrable task, which is kept while the task is deferred.
+    """The progress of a deferrable task. Airflow keeps the progress while the task is deferred.
 
     ``database`` and ``cluster`` are the current database and cluster of the session. ``done`` is the number of complete
-    statements. ``txn_id`` is the transaction of the next statement. ``conflicts`` says how often a conflict has aborted
-    this statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end of the task's
-    ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction of a group.
-    ``committed`` has the transactions of complete statements. ``links`` has their changes of links (``LinkChange`` in
-    ``operators/query.py``). ``scripts`` has the scripts that the function of a decorated task has returned, because the
-    function is called only once.
+    statements. ``txn_id`` is the transaction of the next statement. ``conflicts`` is the number of times that a
+    conflict has aborted this statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is
+    the end of the task's ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the
+    transaction of a group. ``committed`` has the transactions of complete statements. ``links`` has the changes of
+    links by complete statements (``LinkChange`` in ``operators/query.py``). ``scripts`` has the scripts that the
+    function of a decorated task has returned.
     """
 
     database: str | None
@@ -80,7 +79,7 @@ class Course:
 
 
 class Deferral(Exception):  # noqa: N818 - a request, no error
-    """A request to defer the task with a trigger."""
+    """An exception that requests to defer the task with a trigger."""
 
     def __init__(self, trigger: HivexQueryTrigger, timeout: timedelta | None) -> None:
         super().__init__("the task is deferred")
@@ -120,7 +119,7 @@ class DeferredQuery:
         return self._course
 
     def can_defer(self) -> bool:
-        """Return whether a cluster that may run the statements has a Spark Connect server.
+        """Return whether any cluster that can run the statements has a Spark Connect server.
 
         :raises AirflowFailException: no cluster has such a server, and ``deferrable`` is true
         """
@@ -138,16 +137,15 @@ class DeferredQuery:
         return False
 
     def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
-        """Return the request for a deferral in which the triggerer runs all statements in a group's transaction."""
+        """Return a deferral. In the deferral, the triggerer runs all statements in the transaction of a group."""
         self._course.txn_id, self._course.is_of_group = txn_id, True
         self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
         return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
 
     def go_on(self) -> dict[str, Any]:
-        """Run the remaining statements, and return the result of the last one.
+        """Run the remaining statements, and return the result of the last statement.
 
-        :raises Deferral: the triggerer is to run the next statement
-        :raises HivexError: a statement has failed
+        :raises Deferral: the triggerer must run the next statement :raises HivexError: a statement has failed
         """
         course = self._course
         with self._hook.session(
@@ -172,9 +170,9 @@ class DeferredQuery:
     def resume(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Continue after the event of a trigger, and return the result of the last statement.
 
-        :raises Deferral: the triggerer is to run the next statement, or to retry the same one
-        :raises AirflowFailException: the statement has failed, and would fail again
-        :raises AirflowException: the statement has failed, and a retry may succeed
+        :raises Deferral: the triggerer must run the next statement, or retry the statement of the event :raises
+        AirflowFailException: the statement has failed, and would fail again :raises AirflowException: the statement has
+        failed, and a retry can succeed
         """
         course = self._course
         assert course.txn_id is not None
@@ -221,7 +219,10 @@ class DeferredQuery:
         course.txn_id, course.conflicts, course.runs_here = None, 0, False
 
     def _deferral(self, statement: str, values: Mapping[str, Any] | None) -> Deferral:
-        """Open a transaction for a statement, and return the request for a deferral in which the triggerer runs it."""
+        """Open a transaction for a statement, and return a deferral.
+
+        In the deferral, the triggerer runs the statement.
+        """
         course = self._course
         self.can_defer()
         (course.txn_id,) = self._metastore.transactions.open(
@@ -259,10 +260,9 @@ class DeferredQuery:
 
         If the statement cannot run in the triggerer, set ``runs_here``, so that the worker runs it.
 
-        :raises _ConflictError: a conflict with another transaction has aborted this transaction
-        :raises AirflowFailException: the statement has failed, and would fail again
-        :raises AirflowException: the statement has failed, and a retry may succeed
-        :raises HivexError: the transaction cannot be committed
+        :raises _ConflictError: a conflict with another transaction has aborted this transaction :raises
+        AirflowFailException: the statement has failed, and would fail again :raises AirflowException: the statement has
+        failed, and a retry can succeed :raises HivexError: the transaction cannot be committed
         """
         from airflow_hivex.core.errors import TransactionAbortedError, WriteConflictError
 
@@ -291,7 +291,7 @@ class DeferredQuery:
                 raise AirflowFailException(sentence)
 
     def _has_timed_out(self, txn_id: int) -> bool:
-        """Return whether a transaction was aborted because its heartbeat was missing for too long."""
+        """Return whether a transaction was aborted because its last heartbeat was too old."""
         from airflow_hivex.core.errors import NoSuchTransactionError
         from airflow_hivex.core.model.transactions import AbortReason
 
@@ -302,7 +302,7 @@ class DeferredQuery:
             return False
 
     def _abort(self, txn_id: int, reason: str) -> None:
-        """Abort a transaction. An error of the abort is only logged, so that it does not hide the first error."""
+        """Abort a transaction. An error of the abort is only logged, so that the caller's error is not hidden."""
         try:
             self._metastore.abort(txn_id, reason.partition("\n")[0][:1000])
         except HivexError as error:
@@ -310,4 +310,4 @@ class DeferredQuery:
 
 
 class _ConflictError(Exception):
-    """A conflict with another transaction, which has aborted the transaction of a statement."""
+    """Error: a conflict with another transaction has aborted the transaction of a statement."""

@@ -1,4 +1,4 @@
-"""The destinations of a query's rows besides XCom: a handler, a file, or a table."""
+"""The destinations of a query's rows: a handler, a file, or a table."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MODES = ("overwrite", "append")
 class QueryOutput:
     """The destination of the rows of the last statement.
 
-    :param handler: called with a cursor over the rows; the task returns its result
+    :param handler: a function that takes a cursor over the rows, and returns the result of the task
     :param path: a file, or the URI of an object, that gets the rows
     :param format: the format of the file
-    :param table: a table that gets the rows, which do not pass through the worker
+    :param table: a table that gets the rows. The rows do not pass through the worker
     :param mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
     """
 
@@ -44,7 +44,7 @@ class QueryOutput:
     mode: Mode = "overwrite"
 
     def check(self) -> None:
-        """Check the arguments against each other.
+        """Check the arguments of the constructor.
 
         :raises ValueError: an argument is not valid, or two arguments exclude each other
         """
@@ -60,7 +60,7 @@ class QueryOutput:
 
     @property
     def needs_rows(self) -> bool:
-        """Return whether the worker gets all rows."""
+        """Return whether the worker must get all rows of the query."""
         return self.handler is not None or self.path is not None
 
     def rewritten(self, statements: list[str], hook: WarehouseHook, database: str | None) -> list[str]:
@@ -87,7 +87,7 @@ class QueryOutput:
         return [*statements[:-1], f"{words} {self.table} {query}"]
 
     def deliver(self, result: Result, described: dict[str, Any]) -> Any:
-        """Return the result of the task: the handler's result, or ``described`` with the path of a written file."""
+        """Return the result of the task: the handler's result, or ``described`` with the path of the written file."""
         from airflow_hivex.core.dbapi import ResultRows
 
         if self.handler is not None:
@@ -141,7 +141,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[str]:
-    """Yield the path of a temporary local file, whose content is moved to ``path`` when the block succeeds."""
+    """Yield the path of a temporary local file. If the block succeeds, the file is moved to ``path``."""
     target = Path(path.removeprefix("file://"))
     is_remote = "://" in path and not path.startswith("file://")
     if not is_remote:

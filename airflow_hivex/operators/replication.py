@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class HivexReplicateOperator(CopyOperator):
-    """Copy missing files of tables to a cluster, as of one snapshot. All copies become visible together, or none.
+    """Copy missing files of tables to a cluster, as of one snapshot. All copies become visible together, or no copy.
 
-    A retry keeps the files that are already copied. The locks of a killed task stay until its transaction times out
+    A retry keeps the files that are already copied. The locks of a killed task stay until the transaction times out
     (``hivex.replication.timeout``).
 
-    It returns ``{"cluster", "tables", "txn_id", "files_copied", "bytes_copied", "files_kept"}``.
+    The operator returns ``{"cluster", "tables", "txn_id", "files_copied", "bytes_copied", "files_kept"}``.
 
     :param tables: ``database.table``, or a list of such names (templated)
     :param cluster: the cluster that gets the copies (templated)
@@ -30,16 +30,16 @@ class HivexReplicateOperator(CopyOperator):
         (templated)
     :param partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
         (``year = 2013, month < 3``), instead of names (templated)
-    :param dry_run: copy nothing, and also return ``"directories"``: a list with ``{"table", "partition", "directory",
-        "source", "files", "bytes"}`` for each directory that would be copied
-    :param verify: also read the files that are already copied, and replace damaged ones
-    :param threads: the number of files that are copied at once
-    :param bytes_per_second: the maximum speed of copying; None for no limit
+    :param dry_run: whether to copy nothing, and also return ``"directories"``: a list with ``{"table", "partition",
+        "directory", "source", "files", "bytes"}`` for each directory that would be copied
+    :param verify: whether to read the files that are already copied, too, and replace damaged files
+    :param threads: the number of files that are copied at the same time
+    :param bytes_per_second: the maximum speed of copying; None means no limit
     :param copy_cluster: the cluster whose Spark copies the files; None (default): a Spark job copies large amounts of
         data, and the task itself copies small amounts (templated)
-    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies; if that cluster does not use
-        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``; without such a
-        server the task runs in the worker
+    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies. If this cluster does not use
+        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``. If
+        ``copy_cluster`` does not use a Spark Connect server, the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -114,15 +114,15 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     The worker copies the table, so the operator is not deferrable. The operator waits for the readers and writers of
     the table.
 
-    It returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
+    The operator returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
 
     :param table: ``database.table`` (templated)
     :param cluster: the new primary cluster (templated)
     :param force: True if the previous cluster is lost. If the change would lose writes, the task fails without a retry;
         the error lists these writes, and a text for ``confirm``
     :param confirm: the text from the error of ``force``, which confirms the loss of exactly these writes (templated)
-    :param threads: the number of files that are copied at once
-    :param bytes_per_second: the maximum speed of copying; None for no limit
+    :param threads: the number of files that are copied at the same time
+    :param bytes_per_second: the maximum speed of copying; None means no limit
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
