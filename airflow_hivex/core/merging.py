@@ -112,9 +112,9 @@ class Merge:
     def execute(self) -> Result:
         """Run the MERGE and return its result, with the numbers of rows written and deleted.
 
-        The MERGE is a part of the session's open transaction, or a transaction of its own.
+        If the session has an open transaction, the MERGE is a part of it. Otherwise it is a transaction of its own.
 
-        The DataFrame is computed once.
+        Spark computes the rows of the DataFrame only once.
 
         Raises:
             MergeCardinalityError: several rows of the DataFrame match one row of the table.
@@ -147,7 +147,7 @@ class Merge:
         return replace(self, clauses=clauses, parameters=self.parameters if parameters is None else parameters)
 
     def _texts(self, values: Values) -> tuple[dict[str, str], Mapping[str, object]]:
-        """Return a dict from column to SQL, and the parameters. Values that are not texts become parameters, too."""
+        """Return a pair: a dict from column to SQL, and the parameters. Values that are not texts become parameters."""
         if not values:
             raise InvalidParametersError(
                 "A clause of a MERGE assigns no column; give a mapping from columns to values."
@@ -214,7 +214,7 @@ def _check_value(column: str, value: object) -> None:
 def expression(what: str, text: str) -> str:
     """Return an expression of a clause in parentheses, or DEFAULT unchanged.
 
-    The parentheses ensure that the text is one expression, and does not continue with another clause.
+    The parentheses ensure that the text is one expression without a further clause.
 
     Args:
         what: the role of the expression, for errors.

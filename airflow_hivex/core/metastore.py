@@ -87,7 +87,7 @@ class Metastore:
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
         self.partition_events = PartitionEvents(services.store, services.clock)
-        """The marks by which clients of the Hive Metastore endpoint show each other that a partition is loaded."""
+        """The marks with which clients of the Hive Metastore endpoint say that a partition is loaded."""
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services)
@@ -124,10 +124,10 @@ class Metastore:
         services.locks.waiter.while_waiting = self._housekeep
 
     def note_restore(self) -> None:
-        """Note that the database was restored from a backup. Call it before any other use of the restored database.
+        """Record that the database was restored from a backup. Call this method before any other use of the database.
 
-        Then all processes empty their caches, and readers of the notification log get ``EventsPurgedError``. Safe to
-        repeat.
+        After the call, all processes empty their caches, and readers of the notification log get ``EventsPurgedError``.
+        The call can be repeated.
         """
         self.notification_log.note_restore()
 
@@ -149,20 +149,20 @@ class Metastore:
         clock: Clock | None = None,
         fault: Callable[[str], None] | None = None,
     ) -> Self:
-        """Return the warehouse whose metadata is in the database at ``url``. Create it in an empty database.
+        """Return the warehouse whose metadata is in the database at ``url``. An empty database gets the schema.
 
         Args:
             url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.
             clusters: ``hive.cluster.properties``: a mapping, JSON text, or the path of a JSON file. Optional with
-                SQLite: one local cluster next to the database file then holds all data.
+                SQLite: by default one local cluster in the folder of the database file has all data.
             default_cluster: ``hive.default.cluster.name``; optional if there is only one cluster.
             settings: any ``hive.*`` parameters by Hive's names.
             clock: returns the current time in milliseconds since the epoch; by default the clock of the database.
-            fault: for tests: a function that is called at named points, such as "before commit".
+            fault: a function for tests, which is called with the name of a point in the code, such as "before commit".
 
         Raises:
-            SettingsError: a parameter or a cluster's description is not valid, or ``hive.txn.timeout`` differs from
-                the value that other clients of the metastore use.
+            SettingsError: a parameter or a cluster's description is not valid, or ``hive.txn.timeout`` differs from the
+                value that other clients of the metastore use.
             StoreTooOldError, StoreTooNewError: the database has the schema of another release.
             StoreUnavailableError: the database cannot be reached.
         """
@@ -197,7 +197,7 @@ class Metastore:
 
     @staticmethod
     def upgrade(url: str) -> dict[str, str | None]:
-        """Upgrade the schema of the database at ``url`` to this release; return the revisions before and after."""
+        """Upgrade the schema of the database at ``url`` to this release; return the old and the new revision."""
         store = Store(url)
         try:
             before = migrating.upgrade(store)
@@ -231,7 +231,7 @@ class Metastore:
 
     @staticmethod
     def status(url: str) -> dict[str, str | None]:
-        """Return whether the schema of the database at ``url`` is new, current, older or newer (``state``).
+        """Return the ``state`` of the schema of the database at ``url``: new, current, older or newer.
 
         The database is only read.
 
@@ -248,7 +248,7 @@ class Metastore:
 
     @staticmethod
     def check_exists(url: str) -> None:
-        """Ensure that the database at ``url`` has a metastore already. The database is only read.
+        """Ensure that the database at ``url`` has a metastore. The database is only read.
 
         Raises:
             StoreMissingError: the database has no metastore yet; :meth:`open` would create one.
@@ -280,10 +280,10 @@ class Metastore:
             database: the current database.
             cluster: the cluster to pin, as USE CLUSTER does.
             agent_info: a text for users that names the owner of a transaction, such as a DAG run and task.
-            txn_id: an open transaction of any process, which all statements of the session join. They share its
-                snapshot and see its writes. The session does not end the transaction.
-            writer: the name of the session's part in that transaction. The writes of an earlier session with the same
-                name are discarded now, so that the part can be repeated.
+            txn_id: an open transaction of any process, which all statements of the session join. The statements share
+                the snapshot of the transaction, and see its writes. The session does not end the transaction.
+            writer: a name for the session's writes in the transaction ``txn_id``. If a previous session has used the
+                name in this transaction, its writes are discarded, so that a task can be repeated.
             progress: called by another thread, each second, with the progress of a job that takes longer than three
                 seconds. By default the progress goes to the log every few seconds.
             max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``; see
@@ -312,10 +312,10 @@ class Metastore:
         )
 
     def commit(self, txn_id: int) -> None:
-        """Commit a transaction with the writes of all sessions that have joined it. A second call changes nothing.
+        """Commit a transaction with the writes of all sessions that have joined it. It is safe to repeat the call.
 
         Raises:
-            WriteConflictError: another transaction has updated the same rows before; this transaction is aborted.
+            WriteConflictError: a different transaction has updated the same rows before; ``txn_id`` is aborted.
             TransactionAbortedError: the transaction was aborted; its writes never become visible.
             NoSuchTransactionError: no transaction has the id.
             CommitOutcomeUnknownError: the connection was lost; look up the state of the transaction by its id.
@@ -323,7 +323,7 @@ class Metastore:
         transactions.commit_transaction(self.services, txn_id)
 
     def abort(self, txn_id: int, reason: str | None = None) -> None:
-        """Abort a transaction, and delete the files of all sessions that have joined it. A second call changes nothing.
+        """Abort a transaction, and delete the files that it has written. It is safe to repeat the call.
 
         Raises:
             TransactionCommittedError: the transaction has committed.
@@ -334,10 +334,10 @@ class Metastore:
     def preflight(
         self, statements: Iterable[NamedStatement], *, namespace: str = DEFAULT_DATABASE, user: str | None = None
     ) -> list[ExpectedRoute]:
-        """Return the route that each statement would take now, or the reason of its refusal. No statement is run.
+        """Return the route that each statement would take now, or the reason why the statement would be refused.
 
-        Pass the statements in the order in which they run. ``namespace`` is the current database of each statement that
-        has no current database of its own.
+        No statement is run. Pass the statements in the order in which they would run. ``namespace`` is the current
+        database of each statement that names no current database.
         """
 
         def open_session(database: str, cluster: str | None) -> Session:
@@ -346,7 +346,7 @@ class Metastore:
         return Preflight(open_session, namespace).check(statements)
 
     def registered_caches(self) -> list[RegisteredCache]:
-        """Return the caches of all processes that follow the notification log. One round trip."""
+        """Return the caches of all processes that follow the notification log."""
         return registered_caches(self.services.store)
 
     def accept_root(self, cluster: str) -> int:
@@ -376,8 +376,8 @@ class Metastore:
     ) -> Iterator[ImportedObject]:
         """Import the databases, tables and views of a Hive metastore, and yield the result of each object.
 
-        An import may be repeated: an object that exists here already is compared, and not changed. Files are neither
-        moved nor copied. Each table is imported with all its partitions, or not at all.
+        The import can be repeated: an object that exists in this metastore is compared, and not changed. Files are
+        neither moved nor copied. Each table is imported with all its partitions, or not at all.
 
         Args:
             address: ``thrift://host:port``, or several addresses with commas, which are tried in this order.
@@ -385,11 +385,12 @@ class Metastore:
             databases: a pattern of names, in which ``*`` stands for any characters and ``|`` for or.
             tables: a pattern of the names of tables and views.
             dry_run: return the results of an import, and write nothing.
-            user: the user for Hive, and for the transactions here, by default the user of the operating system.
+            user: the user for Hive and for the transactions of this metastore, by default the user of the operating
+                system.
             timeout_s: the longest time to wait for an answer of Hive.
             transport: TLS and framed transport, if the Hive metastore uses them.
             progress: called with the name of an object, and the number of its partitions that were read since the
-                last call.
+                previous call.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -423,14 +424,14 @@ class Metastore:
     ) -> list[ImportedObject]:
         """Import the tables and views of a namespace of another metastore; return the result for each object.
 
-        The rows are read in one snapshot of the source. Files are copied and verified, and all objects appear at once.
-        A killed import leaves no table. The next import uses the files that the killed import has copied.
+        The rows are read in one snapshot of the source. Files are copied and verified, and all objects become visible
+        at once. An import that is killed leaves no table. If it is repeated, the files that it has copied are used.
 
         Args:
-            source: the other metastore. Its clusters must be reachable from here.
+            source: the metastore to import from. This process must be able to reach its clusters.
             namespace: the name of the namespace in the source.
             tables: a pattern of tables and views, in which ``*`` stands for any characters and ``|`` for or.
-            into: the name of the namespace here, by default the same.
+            into: the name of the namespace in this metastore, by default ``namespace``.
             cluster: the cluster that gets the files, by default the default cluster.
             dry_run: return the results of an import, and write nothing.
             user: the owner of the transactions, by default the user of the operating system.

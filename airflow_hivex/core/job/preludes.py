@@ -21,9 +21,9 @@ _done: WeakKeyDictionary[SparkSession, tuple[str, ...]] = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class _Declared:
-    """The prelude that the running jobs of a shared session have in common, and the number of these jobs.
+    """The prelude of the running jobs of a shared session, and the number of these jobs.
 
-    ``objects`` drops the declared variables and functions after the last of the jobs.
+    ``objects`` drops the declared variables and functions when the last job ends.
     """
 
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -40,10 +40,11 @@ _shared: WeakKeyDictionary[SparkSession, _Declared] = WeakKeyDictionary()
 def declared(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) -> Iterator[None]:
     """Declare the variables and functions of a prelude, and run the block.
 
-    In a session of this package, the declared objects stay. In a session that is shared with its user, they are dropped
-    when the last running job ends. If the user already has an object of the same name there, Spark raises an error, and
-    the user's object stays. A job also waits until jobs with another prelude have ended, because the objects of two
-    preludes may have the same names.
+    If the session is not shared with its user, the variables and functions are kept after the block.
+
+    In a shared session, the block starts after all jobs with a different prelude have ended. When the last job with
+    this prelude ends, the variables and functions are dropped. If the user has a variable or function with one of the
+    names, Spark raises an error, and the user's object stays unchanged.
     """
     if not prelude:
         yield
@@ -125,10 +126,10 @@ def is_class(declaration: str) -> bool:
 
 @contextmanager
 def hive_classes(spark: SparkSession, declarations: Sequence[str], *, is_shared: bool) -> Iterator[None]:
-    """Let the session call functions that are Hive classes, such as a GenericUDF, and run the block.
+    """Let the session call functions that are Java classes of Hive, such as a GenericUDF, and run the block.
 
-    If none of the ``declarations`` names a Java class, the session is not changed. A session that is shared with its
-    user is restored after the block.
+    If none of the ``declarations`` names a Java class, the session is not changed. After the block, a session that is
+    shared with its user is restored.
 
     Raises:
         InvalidOperationError: a server of Spark Connect has no support for Hive.

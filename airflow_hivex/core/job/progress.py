@@ -21,8 +21,7 @@ from airflow_hivex.core.model.progress import Progress
 class DriverProgress:
     """The progress of a job whose driver is this process: its numbers of stages, tasks, rows and bytes.
 
-    The numbers are those of Spark's web UI. They exist even if the web UI is disabled. One call takes some
-    milliseconds.
+    The numbers are equal to those in Spark's web UI, and are available even if the web UI is disabled.
     """
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
@@ -83,7 +82,7 @@ class DriverProgress:
 class ConnectProgress:
     """The progress of a job on a Spark Connect server, from the server's reports to the thread that runs the job.
 
-    The server counts tasks and bytes, but not rows. A session may run several jobs at once, each in its own thread.
+    The server counts tasks and bytes, but not rows.
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -1,10 +1,10 @@
 """The check that all processes of a job (driver, executors and tasks) see the roots in its plan.
 
-A root is the folder that has all data of a cluster. If its file system is not mounted on a host, the empty folder still
-accepts files, which are lost. Therefore a task that writes looks for the root's marker file before its first row. A
-check in tasks that read would prevent Spark from pushing conditions down to the files. So a small query asks the
-executors before a job, and new executors after it. Finally the number of rows that tasks report as written is compared
-with the number in the files. Source: docs/reference/spark.md, "Roots".
+A root is the folder that has all data of a cluster. Each root has a marker file. If the file system of a root is not
+mounted on a host, the host has an empty folder at the same path, and files that a task writes there are lost. A task
+that writes rows looks for the marker before its first row. For tasks that read, a small query checks the executors
+before a job, and checks added executors after the job. Finally the number of rows in the written files is compared with
+the number that the tasks report. Source: docs/reference/spark.md, "Roots".
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _session: ContextVar[SparkSession | None] = ContextVar("hivex_root_session", def
 
 
 class _Executors:
-    """For each root, the addresses of the executors that see it, and when a Spark Connect server was last asked."""
+    """For each root, the addresses of the executors that see the root, and the time of the last query about it."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], frozenset[str]] = {}
@@ -57,9 +57,7 @@ _asked: dict[str, _Executors] = {}
 
 @contextmanager
 def checked(spark: SparkSession, roots: Sequence[PlannedRoot]) -> Iterator[None]:
-    """Check before and after the block that the driver and the executors see the roots.
-
-    Tasks that write rows in the block check the roots themselves.
+    """Run the block; check before and after it that the driver and the executors see the roots.
 
     Raises:
         RootUnseenError: a process does not see one of the roots.
@@ -92,7 +90,7 @@ def is_elsewhere(spark: SparkSession) -> bool:
 
 
 def guarded(rows: DataFrame) -> DataFrame:
-    """Return the same rows with a check: a task fails before its first row if it does not see a root of the job."""
+    """Return the rows with a check: a task fails before its first row if the task does not see a root of the job."""
     with_marker = [(number, root) for number, root in enumerate(_roots.get()) if root.marker]
     if not with_marker or _is_local(rows.sparkSession):
         return rows
@@ -113,7 +111,7 @@ def markers() -> tuple[Marker, ...]:
 
 
 def names_root(text: str) -> bool:
-    """Return whether an error message is from a task that did not see a root."""
+    """Return whether an error message says that a task did not see a root."""
     return _UNSEEN.search(text) is not None
 
 
@@ -127,7 +125,7 @@ def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
 
 
 def check_written(table: str, folder: str, written: int, found: int) -> None:
-    """Ensure that the files have as many rows as the tasks report as written.
+    """Ensure that the number of rows in the files, ``found``, is the number that the tasks report, ``written``.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -156,7 +154,7 @@ def refuse_incomplete(table: str, file: str, reason: str) -> NoReturn:
 
 
 def ask_again(spark: SparkSession) -> list[str]:
-    """Check the executors again after a problem; return the hosts whose executors see the roots of the job.
+    """Check the executors after a problem; return the hosts whose executors see the roots of the job.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -197,9 +195,10 @@ def _host() -> Expression:
 
 
 def _ask_executors(spark: SparkSession) -> None:
-    """Ask executors that were not asked yet whether they see the roots of the job.
+    """Check that the executors which were not checked yet see the roots of the job.
 
-    A Spark Connect server does not list its executors, so it is asked again after some seconds.
+    A Spark Connect server does not list its executors. There the check is repeated if the last one was some seconds
+    ago.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -237,7 +236,7 @@ def _executors(spark: SparkSession) -> frozenset[str]:
 
 
 def _answers(spark: SparkSession) -> list[tuple[str, str]]:
-    """Check the roots in the tasks of a small Spark job; return the host and the process of each task.
+    """Check the roots in the tasks of a small Spark job; return the host and the process id of each task.
 
     Raises:
         RootUnseenError: a task has not seen a root.

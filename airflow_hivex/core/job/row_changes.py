@@ -73,7 +73,8 @@ def change_rows(
 ) -> tuple[WrittenDirectory, ...]:
     """Write the changes; return the delta and delete delta directories, at most two for each partition.
 
-    New temporary views are added to ``made``, for the caller to drop. The statement may read ``views``, too.
+    The names of created temporary views are added to ``made``; the caller must drop these views. ``views`` are existing
+    temporary views that the statement is allowed to read.
 
     Raises:
         MergeCardinalityError: several rows of a MERGE's source match one row of the target.
@@ -109,7 +110,7 @@ def matched_rows(
 class _Changing:
     """The events of one UPDATE, DELETE or MERGE: delete events, and new rows.
 
-    The rows that ``kept`` stores in Spark must stay until the events are written.
+    ``kept`` stores rows in Spark, which must stay there until the events are written.
     """
 
     def __init__(
@@ -192,8 +193,8 @@ class _Changing:
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
         """Return the events that the rules of ``part`` make from the rows of its query.
 
-        With ``alone`` there is one rule, which applies to all rows. Otherwise a column of the query has the number of
-        each row's rule.
+        If ``alone`` is true, ``part`` has one rule, which applies to all rows. Otherwise a column of the query has, for
+        each row, the number of the rule that applies to the row.
         """
         branches = [
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
@@ -232,9 +233,9 @@ class _Changing:
         return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
 
     def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
-        """Return the rows with their values converted to the types of the columns.
+        """Return the rows, with each value converted to the type of its column.
 
-        Texts that the rule gives as constants may be converted to types other than text.
+        Only constant texts of the rule can be converted to other types than text.
         """
         write = self._write
         names = rule.columns or [column.name for column in columns]
@@ -244,10 +245,10 @@ class _Changing:
 
 
 def _check_names(source: DataFrame) -> None:
-    """Refuse a source with a column whose name the job needs for a column of its own.
+    """Refuse a source that has a column with a name which is reserved for the job.
 
     Raises:
-        InvalidObjectError: the source has a column of such a name.
+        InvalidObjectError: the source has a column with such a name.
     """
     if CLAUSE in (name.lower() for name in source.columns):
         raise InvalidObjectError("column", CLAUSE, "the source of a MERGE cannot have this name; give it an alias")
@@ -263,7 +264,7 @@ def _with_key(rows: DataFrame, write: Write) -> tuple[DataFrame, tuple[str, ...]
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
-    """Return the matched rows without the target's columns that no rule uses, so that Spark does not read these."""
+    """Return the matched rows without the columns of the target that no rule uses. Spark then does not read them."""
     kept = {column.name.lower() for column in write.partition_columns}
     for rule in part.rules:
         if rule.by_name:
@@ -280,8 +281,8 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 def broadcast_unless_large(source: DataFrame) -> DataFrame:
     """Return the stored source of a MERGE, marked for a broadcast join unless it is large.
 
-    A broadcast join needs no shuffle of the target. Spark's own limit for broadcasts is lower, because Spark only
-    estimates sizes. Here the rows are computed and counted.
+    A broadcast join needs no shuffle of the target. The limit is higher than Spark's own limit, because Spark estimates
+    the size of the source, and here its rows are counted.
     """
     # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
     width = "length(CAST(struct(*) AS STRING))"
@@ -295,7 +296,7 @@ def broadcast_unless_large(source: DataFrame) -> DataFrame:
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
     """Return Spark SQL for each column of an updated row: first the data columns, then the partition columns.
 
-    The columns ``added`` do not exist in the target yet. They are NULL unless the rule assigns a value.
+    The columns ``added`` do not exist in the target yet. Each of them is NULL unless the rule assigns a value to it.
     """
     columns = (*write.columns, *write.partition_columns)
     own = {column.name.lower(): "NULL" if column.name.lower() in added else quoted(column.name) for column in columns}
@@ -340,14 +341,12 @@ def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> l
 
 
 def _given_fields(rows: DataFrame) -> dict[str, str]:
-    """Return a dict from lower-case name of each source column to its spelling."""
+    """Return a dict from the lower-case name of each column to the name as ``rows`` spells it."""
     return {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
 
 
 def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str, str]:
-    """Return a dict from the lower-case name of each column of a MERGE's source to Spark SQL for its value.
-
-    The source may lack a column of the target only if the rule fills in missing columns.
+    """Return a dict from the lower-case name of each column of a MERGE's source to Spark SQL for the column's value.
 
     Raises:
         NoSuchColumnError: the source lacks a column of the target.
@@ -392,7 +391,7 @@ def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     """Return the events with the metadata columns of ACID files, such as the row id.
 
-    A later shuffle or sort would break the order of row ids.
+    The caller must not shuffle or sort the result, because files need the order of the row ids.
     """
     is_delete = f"{_KIND} = {_DELETED}"
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
@@ -423,9 +422,9 @@ _WORD = 0xFFFFFFFF
 
 
 def spread(rows: DataFrame, number: str) -> DataFrame:
-    """Return the rows, shuffled so that each value of ``number`` has its own task while there are enough tasks.
+    """Return the rows, shuffled so that each value of ``number`` has its own task if there are enough tasks.
 
-    ``number`` is a Spark SQL expression for a whole number from 0. Spark may merge small tasks.
+    ``number`` is a Spark SQL expression for a whole number from 0. Spark can merge small tasks.
     """
     tasks = int(str(rows.sparkSession.conf.get(_SHUFFLED)))
     keys = ", ".join(map(str, keys_of_tasks(tasks)))
@@ -434,7 +433,7 @@ def spread(rows: DataFrame, number: str) -> DataFrame:
 
 @lru_cache(maxsize=64)
 def keys_of_tasks(tasks: int) -> tuple[int, ...]:
-    """Return one INT for each task: Spark's hash partitioning sends a row with this INT to the task."""
+    """Return one INT for each task. Spark's hash partitioning sends a row with the INT of a task to this task."""
     found: dict[int, int] = {}
     for key in count():
         found.setdefault(_signed(_hash(key)) % tasks, key)

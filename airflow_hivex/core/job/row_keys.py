@@ -25,10 +25,11 @@ def runs(*columns: Any) -> Iterator[tuple[int, int]]:
 
 
 def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
-    """Yield (writer, slice of the arrays) for each run of adjacent rows from one writer, and check their order.
+    """Check the order of rows; yield (writer, slice of the arrays) for each run of adjacent rows from one writer.
 
     Raises:
-        ValueError: the rows are not in the order of their keys, or do not come after ``after``.
+        ValueError: the rows are not in the order of their keys, or the key of the first row is not greater than
+            ``after``.
     """
     for start, end in runs(write_ids, buckets):
         writer = int(write_ids[start]), int(buckets[start])

@@ -30,13 +30,13 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 
 _NO_GLOBBING = "__globPaths__"
-"""Spark's own option that turns patterns off, so that ``*`` and ``[`` in paths are plain characters."""
+"""Spark's own option that turns patterns in paths off, so that ``*`` and ``[`` are plain characters."""
 
 
 class Deleted:
-    """The deleted rows of a scan. ``in_partitions`` has the rows whose ids are unique only within a partition.
+    """The deleted rows of a scan: in ``in_partitions`` those whose row ids are unique only within a partition.
 
-    ``rows`` has the other deleted rows.
+    ``rows`` has the deleted rows whose row ids are unique within the table.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -50,7 +50,7 @@ class Deleted:
         return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
 
     def touches(self, part: ScanPart) -> bool:
-        """Return whether delete deltas lie next to the directories of a part, so that its rows may be deleted."""
+        """Return whether rows of a part can be deleted: there are delete deltas in the folder with its directories."""
         return any(path.rpartition("/")[0] in self._places for path in part.paths)
 
     def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
@@ -59,9 +59,9 @@ class Deleted:
 
 
 def register(spark: SparkSession, scan: Scan) -> list[str]:
-    """Create the temporary view of a scan's table, and return the names of all new views.
+    """Create the temporary views for a scan of a table, and return their names.
 
-    The call lists the directories, and reads no data except delete deltas.
+    The call lists directories and reads delete deltas, but no other data.
 
     Raises:
         InvalidOperationError: this release does not know the row layout.
@@ -75,9 +75,9 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
 
 
 def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFrame:
-    """Return the rows of a table: its columns, then its partition columns.
+    """Return the rows of a table: the data columns, then the partition columns.
 
-    If row ids are read, their columns come first.
+    If the scan reads row ids, the columns of the row id come first.
     """
     parts = [rows for part in scan.parts for rows in _frames(spark, scan, part, deleted) if rows is not None]
     if not parts:
@@ -95,7 +95,7 @@ def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
 
 
 def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> Iterator[DataFrame | None]:
-    """Yield the rows of a part, one DataFrame for all files that are read in the same way."""
+    """Yield the rows of a part: one DataFrame for each group of files that Spark reads with the same options."""
     if part.layout == ORIGINAL:
         exact: list[OriginalFile] = []
         plain: list[OriginalFile] = []
@@ -119,7 +119,7 @@ def _metadata(scan: Scan) -> tuple[Column, ...]:
 def _needs_metadata(scan: Scan, deleted: Deleted | None) -> bool:
     """Return whether a scan needs the metadata columns of ACID files, such as the row id.
 
-    If not, Spark reads a file of the layout ``flat`` as a plain ORC file that has only the table's columns.
+    If the scan does not need them, Spark reads only the table's columns of a file with the layout ``flat``.
     """
     return bool(_metadata(scan)) or scan.filter is not None or deleted is not None
 
@@ -280,10 +280,10 @@ def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
 
 
 def _is_misjudged(column: Column, format: str) -> bool:
-    """Return whether a reader of the format would lose rows if Spark pushed conditions on the column down to it.
+    """Return whether Spark would lose rows if it pushed conditions on the column down to a reader of the format.
 
-    Spark passes times to ORC without their microseconds. ORC and Parquet compare floating point numbers in statistics,
-    dictionaries and bloom filters by their bits, so 0.0 and -0.0 differ there.
+    There are two such cases. Spark passes times to ORC without microseconds. ORC and Parquet compare the bits of
+    floating point numbers in statistics, dictionaries and bloom filters, so 0.0 and -0.0 differ.
     """
     kind = field(column).dataType
     if isinstance(kind, (FloatType, DoubleType)):
@@ -292,15 +292,15 @@ def _is_misjudged(column: Column, format: str) -> bool:
 
 
 def _is_written_here(part: ScanPart) -> bool:
-    """Return whether transactions have written all files of a part, so that no file is an original file."""
+    """Return whether transactions have written all files of a part."""
     return part.layout is not None and all(parse_directory(path.rpartition("/")[2]) for path in part.paths)
 
 
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
     """Return Spark's expression for a column in the files, with the column's current name.
 
-    Conditions on an ``opaque`` column are not pushed down. With ``numbered_times`` the files store a TIMESTAMP_NTZ as a
-    number of microseconds.
+    Spark does not push conditions on an ``opaque`` column down to the files. If ``numbered_times`` is true, the files
+    store a TIMESTAMP_NTZ as a number of microseconds.
     """
     declared, noted = field(column).dataType, field(column).metadata
     if numbered_times and local_times.holds_local_times(declared):
@@ -323,7 +323,7 @@ def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
 
 
 def _file_count(rows: DataFrame) -> int:
-    """Return the number of files of a scan. A list of their names would need a call of the JVM for each file."""
+    """Return the number of files that the DataFrame reads."""
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         return len(rows.inputFiles())

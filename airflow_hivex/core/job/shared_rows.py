@@ -1,8 +1,8 @@
 """Rows that several parts of a job read. Spark computes them once, and stores them in the executors' memory or disks.
 
-If an executor is lost, its rows are lost, too. Spark then computes them again, and may get other rows or another order.
-If the driver runs in this process, the job checks which executors still have rows. Spark Connect does not report the
-executors, so the rows are a checkpoint there: Spark cannot compute them again, and fails if it needs lost rows.
+If an executor is lost, the rows that it has stored are lost. Spark then computes the lost rows again, possibly with
+different values or in a different order. If the driver runs in this process, the job checks whether executors with
+stored rows were lost. With Spark Connect the rows are stored as a checkpoint, and a job that needs lost rows fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Done = TypeVar("Done")
 
 
 class KeptRowsLostError(Exception):
-    """An executor was lost with its stored rows. Spark computes them again, perhaps differently or in another order."""
+    """The loss of an executor with stored rows. Spark would compute these rows again, possibly differently."""
 
 
 class Kept:
@@ -50,7 +50,7 @@ class Kept:
             frame.unpersist()
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, computed only once: at the first read, or with Spark Connect during this call."""
+        """Return the rows, computed only once: at the first read, or with Spark Connect during this call."""
         # Spark caches the rows of equal queries once for all sessions, and the first session that ends drops them for
         # all. This filter makes the query unique, and Spark leaves the filter out when it runs.
         own = rows.where(F.lit(uuid4().hex).isNotNull())
@@ -61,10 +61,10 @@ class Kept:
         return self._frames[-1]
 
     def check(self) -> None:
-        """Ensure that all executors that had stored rows at an earlier call still have them.
+        """Ensure that no executor that had stored rows at a previous call has lost them.
 
         Raises:
-            KeptRowsLostError: the rows that were read since may not belong together.
+            KeptRowsLostError: an executor has lost rows. The job must be repeated.
         """
         holders = _executors_with_rows(self._spark) if self._frames else set()
         if self._holders - holders:
@@ -73,10 +73,10 @@ class Kept:
 
 
 def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
-    """Return the result of ``work``, which is retried after a ``KeptRowsLostError``.
+    """Return the result of ``work``, which is run again if an executor with stored rows was lost.
 
     Raises:
-        JobError: ``work`` failed in this way at every retry.
+        JobError: executors were lost in every attempt.
     """
     for _ in range(_ATTEMPTS):
         with Kept(spark) as kept:

@@ -1,6 +1,6 @@
-"""The staging directory of a write. Spark writes to it first; then its files are renamed into the table's directories.
+"""The staging directory of a write. Spark writes files there; then they are renamed into the table's directories.
 
-Its name is hidden, so no query reads it.
+The name of the staging directory is hidden, so no query reads the directory.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from airflow_hivex.core.model.plans import Write
 log = logging.getLogger(__name__)
 
 Save: TypeAlias = Callable[[DataFrameWriter, str], Mapping[str, object]]
-"""A function that runs a writer of Spark with the URI of a directory, in place of the writer's own ``save``.
+"""A function that runs a writer of Spark and saves the rows in the directory with the given URI.
 
-It returns the values that Spark has observed in the rows.
+The function returns the values that Spark has observed in the rows.
 """
 
 InOrder: TypeAlias = Callable[[DataFrame], DataFrame]
-"""A function that sorts the rows within each task, without a shuffle, into the order in which files store them."""
+"""A function that sorts the rows within each task, without a shuffle, into the order that the files need."""
 
 _TASK = re.compile(r"part-(\d+)-")
 # Readers take the compression of a file from its name, if the file itself does not record it.
@@ -60,8 +60,8 @@ _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": p
 class StagedFile:
     """A file in the staging directory with at least one row, and the number of the task that wrote it.
 
-    ``values`` are the values of its partition columns as text. ``ending`` is the end of its name that shows the
-    compression, such as ``.gz``. The published file keeps this end.
+    ``values`` are the values of the partition columns as text. ``ending`` is the end of the name that shows the
+    compression, such as ``.gz``. The published file has the same ending.
     """
 
     place: Place
@@ -73,13 +73,10 @@ class StagedFile:
 
 
 class Staging:
-    """The hidden directory of one write, at ``place``. Its files are never visible to queries."""
+    """The staging directory of one write, at ``place``."""
 
     def __init__(self, write: Write, save: Save | None = None) -> None:
-        """Prepare the directory. ``save`` runs Spark's writer, perhaps in another process.
-
-        Until ``save`` returns, this object does not delete the directory.
-        """
+        """Prepare the directory. ``save`` runs Spark's writer, possibly in another process."""
         self._save = save
         self._name = layout.staging_name(write)
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
@@ -103,9 +100,7 @@ class Staging:
     def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
         """Write the rows to one file for each task and each combination of values of the columns ``parted_by``.
 
-        ``in_order`` must sort by these columns first.
-
-        The rows are counted before the sort. If the count came after it, Spark would sort the rows again.
+        ``in_order`` sorts the rows of each task, and must sort by the columns ``parted_by`` first.
         """
         rows = self._counted(rows)
         if in_order is not None:
@@ -139,9 +134,10 @@ class Staging:
         self._is_owned = True
 
     def _counted(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows. While they are written, Spark counts them, and each task checks the roots of the job.
+        """Return the rows. When they are written, Spark counts them, and each task checks the roots of the job.
 
-        Rows for ORC and Parquet files need neither if the tasks run in this process and write to a local disk.
+        There is neither a count nor a check for ORC and Parquet files if the tasks run in this process and write to a
+        local disk.
         """
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)
@@ -161,10 +157,10 @@ class Staging:
         return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
     def files(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
-        """Yield all files that have rows.
+        """Check the written files, and yield each file that has rows.
 
         Raises:
-            InvalidOperationError: the format cannot store some values, so the files would return other values.
+            InvalidOperationError: the format cannot store some of the values exactly.
             WrittenRowsMissingError: the number of rows in the files differs from the number that tasks have written.
         """
         found = list(self._found(parted_by))
@@ -203,10 +199,10 @@ class Staging:
     def _read_back(self) -> dict[str, int]:
         """Read the files, and return a dict from path to number of rows.
 
-        This is necessary for formats that do not record their number of rows, and may not store all values exactly.
+        This is necessary for formats whose files have no number of rows, and that cannot store all values exactly.
 
         Raises:
-            InvalidOperationError: the files return other values than were written.
+            InvalidOperationError: the values in the files differ from the values that were written.
         """
         if self._spark is None or self._fingerprint is None:
             return {}
@@ -226,9 +222,9 @@ class Staging:
         self.place.delete()
 
     def remove(self) -> None:
-        """Delete the directory at the end of the write. A failure is only logged, since queries ignore the directory.
+        """Delete the directory at the end of the write. A failure is logged, and no error is raised.
 
-        A directory that another process may still use is not deleted here. The owner of the write deletes it later.
+        A directory that another process possibly still uses is not deleted.
         """
         if not self._is_owned:
             return
@@ -265,12 +261,13 @@ class Fingerprint:
     def aggregates(self) -> list[Expression]:
         """Return the aggregates that compute the checksum of rows that are read from files.
 
-        They may be computed for all rows or for parts of the rows. :meth:`changed` takes the results.
+        The aggregates can be computed for all rows at once, or for each part of the rows. Pass the results to
+        :meth:`changed`.
         """
         return self._aggregates([column.in_files for column in self._columns])
 
     def observed(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows. When they are written, Spark computes their checksum for this object."""
+        """Return the rows. When they are written, Spark computes their checksum for this object."""
         return rows.observe(self._observation, *self._aggregates([column.name for column in self._columns]))
 
     def _aggregates(self, names: Sequence[str]) -> list[Expression]:
@@ -282,7 +279,7 @@ class Fingerprint:
         return [F.count(F.lit(1)).alias(ROWS), *sums]
 
     def take(self, values: Mapping[str, object]) -> None:
-        """Use the given aggregates of the written rows, which another process may have observed."""
+        """Use the given aggregates of the written rows, for example from another process that has written them."""
         self._taken = values
 
     def written(self) -> Mapping[str, object]:
@@ -292,8 +289,8 @@ class Fingerprint:
     def changed(self, parts: Iterable[Row]) -> list[str] | None:
         """Return the columns whose values differ between the written rows and the files, or None if nothing differs.
 
-        The list is empty if only the number of rows differs. ``parts`` are the :attr:`aggregates` of the rows in the
-        files, for each part of the rows.
+        The list is empty if only the number of rows differs. ``parts`` has the :attr:`aggregates` of each part of the
+        rows in the files.
         """
         parts = list(parts)
         written = self.written()
@@ -310,13 +307,13 @@ def _names(number: int) -> tuple[str, str]:
 
 
 def _halves(column: Column, name: str) -> tuple[str, str]:
-    """Return SQL for the lower and the upper half of the hash of a column's value. Sums of halves do not overflow."""
+    """Return SQL for the lower and the upper half of the hash of a column's value."""
     whole = f"xxhash64({_hashable(quoted(name), field(column).dataType, 0)})"
     return f"{whole} & 4294967295L", f"shiftrightunsigned({whole}, 32)"
 
 
 def _hashable(value: str, type: DataType, level: int) -> str:
-    """Return SQL for a form of a value whose hash covers all its parts. Spark's hash skips NULLs, and refuses maps."""
+    """Return SQL for a struct with all parts of a value, to hash it: Spark's hash skips NULLs, and refuses maps."""
     match type:
         case ArrayType():
             item = f"i{level}"

@@ -1,6 +1,6 @@
 """Files by URI, in the process of the job: renames, deletes and small writes through pyarrow.
 
-As in Hadoop, a location is not decoded: ``%2F`` in a partition's name is three characters.
+As in Hadoop, a URI is not decoded: ``%2F`` in a partition's name is three characters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OWN_DISKS = (
     *("bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
     *("ramfs", "reiserfs", "rootfs", "tmpfs", "vfat", "xfs", "zfs"),
 )
-"""The kinds of file systems that only this host writes to."""
+"""The types of file systems that only this host writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Place:
         self.filesystem.create_dir(self.path, recursive=True)
 
     def exists(self) -> bool:
-        """Return whether a file or directory exists."""
+        """Return whether a file or directory exists at this place."""
         return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
 
     def is_file(self) -> bool:
@@ -63,7 +63,7 @@ class Place:
         return bool(self.filesystem.get_file_info(self.path).type == pafs.FileType.File)
 
     def stamp(self) -> tuple[int | None, object]:
-        """Return the size of a file in bytes, and the time of its last change. A missing file has the size None."""
+        """Return the size of the file in bytes, and the time of its last change. Without a file, the size is None."""
         info = self.filesystem.get_file_info(self.path)
         return info.size, info.mtime_ns
 
@@ -78,7 +78,7 @@ class Place:
         )
 
     def move(self, target: Place) -> None:
-        """Rename a file within its file system."""
+        """Rename the file within its file system."""
         self.filesystem.move(self.path, target.path)
 
     def open(self) -> Any:
@@ -86,7 +86,7 @@ class Place:
         return self.filesystem.open_input_file(self.path)
 
     def write(self, data: bytes | memoryview | Any) -> int:
-        """Write or replace the file; return the number of written bytes."""
+        """Create or replace the file; return the number of written bytes."""
         with self.filesystem.open_output_stream(self.path) as stream:
             stream.write(data)
         return len(data)
@@ -104,7 +104,7 @@ class Place:
 def is_own_disk(path: str) -> bool:
     """Return whether a local path is on a disk of this host, where listings and sizes are correct at once.
 
-    Folders from a network, or from a program such as FUSE, may show changes late.
+    A network file system, or a program such as FUSE, can show changes late.
     """
     try:
         mounts = Path("/proc/self/mountinfo").read_text(errors="replace")
@@ -118,7 +118,7 @@ def is_own_disk(path: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _kinds_of(mounts: str) -> dict[str, str]:
-    """Return the type of file system of each mount point. Every INSERT asks, and mounts seldom change."""
+    """Return a dict from mount point to type of file system, read from the text of the list of mounts."""
     kinds = {}
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
@@ -129,7 +129,7 @@ def _kinds_of(mounts: str) -> dict[str, str]:
 class _Roots:
     """A dict from root (a URI without a slash at its end) to the function that opens its file system.
 
-    The functions may have keys, so the dict is not sent to the tasks of Spark: there it is empty.
+    The functions can contain secret keys, so the dict is not sent to the tasks of Spark. It is empty in the tasks.
     """
 
     def __init__(self) -> None:
@@ -157,11 +157,10 @@ _roots = _Roots()
 
 
 def use_for(root: str, opens: Callable[[], Any], endpoint: str = "") -> None:
-    """Open the file system of all URIs below ``root`` with the function ``opens``, for example with a cluster's keys.
+    """Register the function that opens the file system of all URIs below ``root``, for example with a cluster's keys.
 
-    Errors name ``endpoint``, the address of an object store.
-
-    Other processes, such as executors, read the keys from the environment.
+    Errors name ``endpoint``, the address of an object store. The registration is for this process. Executors read the
+    keys from the environment.
     """
     _roots.add(root, opens, endpoint)
 
@@ -169,13 +168,13 @@ def use_for(root: str, opens: Callable[[], Any], endpoint: str = "") -> None:
 def opened_in(text: str) -> dict[str, Any]:
     """Return a dict from root to pyarrow's file system, for the roots whose URIs occur in a text.
 
-    A file system uses the keys that its cluster has for it.
+    Each file system uses the keys of its cluster.
     """
     return _roots.opened_in(text)
 
 
 def place(location: str) -> Place:
-    """Return a URI or local path as a :class:`Place`: its file system, and its path there."""
+    """Return the :class:`Place` of a URI or local path: the file system, and the path in it."""
     known = _roots.place(location)
     if known is not None:
         return known

@@ -1,9 +1,8 @@
-"""The merge of the files of each bucket into one new file: most stripes are copied, and only some are rewritten.
+"""The compaction that merges the ORC files of each bucket into one file, and copies most stripes unchanged.
 
-Stripes with rows to exclude, and adjacent small stripes, are rewritten. The rows of each file are sorted by their key:
-original write id, bucket property and row id. The files of a bucket follow each other in the same order, because each
-delta has higher write ids than the previous delta, and the statements of a transaction have different bucket
-properties. The statistics of the stripes must prove this order, and rows that are read are checked. Source:
+Only adjacent small stripes, and stripes with rows to exclude, are rewritten. The rows of each file are sorted by their
+key: original write id, bucket property and row id. The merge is possible if the statistics of the stripes prove that
+the rows stay sorted when the files of a bucket are joined in the order of their deltas. Source:
 docs/reference/spark.md, "Compaction".
 """
 
@@ -53,11 +52,11 @@ from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
 log = logging.getLogger(__name__)
 
 SMALL_STRIPE = 20_000
-"""The number of rows below which a stripe is small. Small stripes slow readers down, so adjacent ones are merged."""
+"""The number of rows below which a stripe is small. Adjacent small stripes are merged."""
 PIECE_BYTES = 16 << 20
 """The largest total size, in bytes, of the stripes that are rewritten together into one file."""
 FEW_ROWS = 100_000
-"""The largest number of rows to rewrite in this process. For so few rows, the start of Spark's tasks takes longer."""
+"""The largest number of rows to rewrite in this process. Spark's tasks rewrite more rows than that."""
 MOST_TASKS = 4000
 
 _READERS = 16
@@ -67,14 +66,14 @@ _SUFFIX = re.compile(r"bucket_[0-9]+_([0-9]+)")
 
 
 class _UnfitError(Exception):
-    """The files cannot be merged by stripes. A compaction that reads and writes all rows has the same result."""
+    """The error that files cannot be merged by stripes. The compaction must then read and write all rows."""
 
 
 def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging, made: NewDirectories) -> bool:
     """Merge the files of a scan by stripes into a new base or delta; return whether this was possible.
 
-    The files must have the row layout of the new files. If the merge was not possible, it leaves new files only in the
-    staging directory. Spark runs only if many rows are rewritten.
+    The files of the scan must have the row layout that ``write`` demands. If the merge was not possible, it has added
+    files only to the staging directory.
     """
     try:
         if not scan.parts:
@@ -101,7 +100,7 @@ class _File:
 
     @property
     def compression(self) -> str:
-        """Return the name of the compression in Spark's writer."""
+        """Return the name of the file's compression, as Spark's writer spells it."""
         return self.tail.compression.name.lower()
 
 
@@ -109,7 +108,7 @@ class _File:
 class _Stripe:
     """A stripe of an ORC file. ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of its deleted rows.
 
-    ``is_touched`` says that some rows are excluded, ``is_gone`` that all rows are.
+    ``is_touched`` is true if at least one row is excluded. ``is_gone`` is true if all rows are excluded.
     """
 
     file: _File
@@ -130,7 +129,7 @@ class _Stripe:
 
 
 def _stripes(scan: Scan, write: Write) -> dict[int, list[_Stripe]]:
-    """Return a dict from bucket to its stripes, in the order of their rows' keys."""
+    """Return a dict from bucket to its stripes, which are in the order of the keys of their rows."""
     found = _bucket_files(scan)
     left_out = _LeftOut(scan)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -155,7 +154,7 @@ def _file(uri: str) -> tuple[str, _File]:
 
 
 def _bucket_files(scan: Scan) -> dict[int, list[str]]:
-    """Return a dict from bucket to the URIs of its files, in the order of their rows' keys."""
+    """Return a dict from bucket to the URIs of its files, which are in the order of the keys of their rows."""
     if len(scan.parts) != 1 or scan.parts[0].originals:
         raise _UnfitError("they are of several row layouts")
     (part,) = scan.parts
@@ -176,7 +175,7 @@ def _bucket_files(scan: Scan) -> dict[int, list[str]]:
 
 
 class _LeftOut:
-    """The rows that a scan does not see: deleted rows, and rows whose write ids are not valid for it."""
+    """The rows that a scan does not see: deleted rows, and rows whose write ids are not valid for the scan."""
 
     def __init__(self, scan: Scan) -> None:
         self._filter = scan.filter
@@ -229,7 +228,7 @@ class _LeftOut:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Consecutive stripes of a bucket that are all copied, from one file, or all rewritten."""
+    """Consecutive stripes of a bucket. All are copied from one file, or all are rewritten."""
 
     is_rewritten: bool
     stripes: list[_Stripe] = field(default_factory=list)
@@ -241,7 +240,7 @@ class _Part:
         self.size_bytes += stripe.size_bytes
 
     def has_room(self, stripe: _Stripe) -> bool:
-        """Return whether the next stripe, which is copied or rewritten as this part is, fits into the part."""
+        """Return whether the next stripe fits into the part. Both must be copied, or both rewritten."""
         return self.size_bytes + stripe.size_bytes <= PIECE_BYTES if self.is_rewritten else self.file is stripe.file
 
     @property
@@ -265,7 +264,7 @@ class _Part:
 
 
 def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
-    """Return the stripes of a bucket in parts. All stripes of a part are copied, or all are rewritten."""
+    """Return the stripes of a bucket, divided into parts. All stripes of a part are copied, or all are rewritten."""
     stripes = [stripe for stripe in stripes if not stripe.is_gone]
     changed = [stripe.is_touched or stripe.is_small for stripe in stripes]
     if any(changed) and not _are_rewritable(list(compress(stripes, changed)), stripes[0], write):
@@ -285,7 +284,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Return whether the stripes, after a rewrite, can be in one file with the stripe ``first``."""
+    """Return whether ``stripes``, after they are rewritten, can be in one file with the stripe ``first``."""
     is_nested = write.layout == layout.HIVE
     # Other options need Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(
@@ -300,7 +299,7 @@ def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) ->
 def _rewrite(
     spark: SparkSession, parts: Sequence[_Part], valid: WriteIdFilter | None, write: Write, staging: Staging
 ) -> dict[_Part, str]:
-    """Rewrite parts; return a dict from each part that still has rows to its new file in the staging directory."""
+    """Rewrite parts; return a dict from each part that still has rows to its file in the staging directory."""
     tail = parts[0].file.tail
     if any(part.file.tail.form != tail.form for part in parts):
         raise _UnfitError(f"{parts[0].file.uri} and others differ in how they are written")

@@ -1,7 +1,6 @@
-"""The task that rewrites stripes of full ACID files, and leaves out excluded rows. It uses pyarrow alone.
+"""The task that rewrites stripes of full ACID files without the excluded rows. It uses only pyarrow.
 
-Decoding and encoding in C++ takes a fraction of Spark's time, and rows that are already in the order of their keys need
-neither a shuffle nor a sort. Spark sends the code of this module, and of its imports from this package, to executors.
+Spark sends the code of this module, and of its imports from this package, to executors.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _BATCH = 10_000
 class Form:
     """The options of the ORC writer for the new stripes, and the write ids whose rows are excluded.
 
-    With ``is_nested`` the files store the table's columns in a struct, as Hive does. Rows with a write id above
+    If ``is_nested`` is true, the files store the table's columns in a struct, as Hive does. Rows with a write id above
     ``high_watermark`` or in ``exceptions`` are excluded.
     """
 
@@ -47,7 +46,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The stripes that become one file, as (URI of the file, number of the stripe) pairs in the order of their keys.
+    """The stripes that become one file: pairs (URI of a file, number of the stripe) in the order of the rows' keys.
 
     ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of its deleted rows, in ascending order.
     """
@@ -60,7 +59,7 @@ class Piece:
 class Rewritten:
     """The result of the rewrite of a piece: the name of the new file, and its number of rows.
 
-    If no rows remain, there is no file. ``problem`` is the reason why the file could not be written.
+    If no rows remain, no file is written. ``problem`` is the reason why the file could not be written.
     """
 
     rows: int = 0
@@ -71,8 +70,9 @@ class Rewritten:
 def rewrite(piece: Piece, form: Form, directory: str) -> Rewritten:
     """Write the remaining rows of a piece to a new file in a directory.
 
-    The new file has its columns at the same positions, but with other names. If the rows are structs, a placeholder
-    column takes the position of the struct, and the fields of the struct follow as columns.
+    The columns of the new file have the same positions as in the old file, but different names. If the old file stores
+    the table's columns in a struct, the new file has a placeholder column in its place, followed by the fields of the
+    struct as columns.
     """
     name = f"{uuid.uuid4().hex}.orc"
     try:
@@ -169,7 +169,7 @@ RESULT = f"{NUMBER} int, rows bigint, name string, problem string"
 
 
 def as_table(pieces: Sequence[Piece]) -> pa.Table:
-    """Return a table with one row for each piece and its number, to make a Spark DataFrame from it."""
+    """Return a table with the number and the stripes of each piece in one row, from which Spark makes a DataFrame."""
     found = [
         {
             NUMBER: number,
@@ -212,7 +212,7 @@ def task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that a Spark task runs: it rewrites the piece in each row of :func:`as_table`.
 
-    For each piece it yields a row with the columns :data:`RESULT`.
+    For each piece, the function yields a row with the columns :data:`RESULT`.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -228,6 +228,6 @@ def task(
 
 
 def results(rows: pa.Table) -> list[Rewritten]:
-    """Return the results of the pieces, in their order."""
+    """Return the results of the pieces, in the order of the pieces."""
     found = sorted(rows.to_pylist(), key=lambda row: int(row[NUMBER]))
     return [Rewritten(row["rows"], row["name"], row["problem"]) for row in found]

@@ -1,4 +1,4 @@
-"""Small INSERT ... VALUES without Spark, in milliseconds. The directories and files are equal to those by Spark.
+"""Small INSERT ... VALUES without Spark, in milliseconds. Spark would write the same directories and files.
 
 Source: docs/reference/spark.md, "Inserts".
 """
@@ -50,8 +50,8 @@ class _File:
 def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
     """Write the constants of a VALUES list; return the new directories, or None if Spark must run the INSERT.
 
-    The result is None if this module cannot write the type of a column. It is also None if the value that Spark would
-    store is not certain, for example at an overflow, for which Spark raises an error. Then nothing is written.
+    The result is None if this module cannot write the type of a column, or if the value that Spark would store is not
+    certain, for example because a number overflows. Then nothing is written.
 
     Raises:
         ColumnCountMismatchError: a row has more or fewer values than the write has columns.
@@ -93,7 +93,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
 
 
 def _needs_spark(write: Write, values: dict[str, list[Any]]) -> bool:
-    """Return whether Spark has to compute a default value, or to check a constraint."""
+    """Return whether Spark has to compute a default value or check a constraint."""
     missing_default = any(name not in values and name not in layout.static_values(write) for name in write.defaults)
     static = layout.static_values(write)
     has_null = any(
@@ -178,7 +178,7 @@ def _partitions(
 ) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
     """Return a dict from partition to the indexes of its rows, or None if the text of a partition value is not certain.
 
-    A text is not certain if it depends on settings of Spark.
+    A text is certain if it is the same with all settings of Spark.
     """
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
@@ -231,7 +231,8 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
 def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
     """Return the bytes of an ORC file of the layout ``flat``: metadata columns, then the table's columns.
 
-    For the layout ``hive``, a placeholder column lies between them. Later it becomes the struct of the table's columns.
+    For the layout ``hive``, a placeholder column lies between them, which must be replaced by the struct of the table's
+    columns.
     """
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)

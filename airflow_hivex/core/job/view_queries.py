@@ -1,9 +1,9 @@
 """Queries over the temporary views of a job: their rows, their plans, and lists of VALUES.
 
-The parser replaces each table that it finds in a text by a view. If Spark finds another relation, such as a table of
-the session's own catalog, the query is refused before it runs, because it would have neither a snapshot nor a lock. The
-JVM returns the relations that a plan reads; with Spark Connect only the settings of ``configuration`` protect against
-it.
+The parser replaces each table that it finds in a text by a view. If Spark finds a relation that is not one of these
+views, such as a table of the session's own catalog, the query is refused before it runs, because it would read this
+relation without a snapshot and without a lock. Spark Connect does not return the relations of a plan; there only the
+settings of ``configuration`` prevent such a query.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from airflow_hivex.core.model.plans import JobResult, PlannedValues, Write
 _OF_THE_TEXT = frozenset(
     ("OneRowRelation", "LocalRelation", "ResolvedInlineTable", "Range", "CTERelationRef", "UnionLoopRef")
 )
-"""The leaves of a plan that read no relation: their rows are in the text itself, or in another part of the plan.
+"""The leaves of a plan that read no relation: their rows are in the text of the query, or elsewhere in the plan.
 
 A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_timestamp()``, which Spark evaluates later.
 """
 
 
 def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Sequence[str]) -> DataFrame:
-    """Return the rows of a query, which may read only the temporary views ``views``.
+    """Return the rows of a query, which is allowed to read only the temporary views ``views``.
 
     Raises:
         InvalidOperationError: Spark would read another relation.
@@ -66,7 +66,7 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
 
 
 def _leaves(rows: DataFrame) -> Any:
-    """Return the leaves of a plan and of its sub-queries, as a set in the JVM, or None without a JVM.
+    """Return the leaves of a plan and of its sub-queries, as a set in the JVM, or None if this process has no JVM.
 
     The leaves are in their canonical form, which is the same for all uses of a view.
     """
@@ -102,7 +102,7 @@ _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType
 
 
 def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
-    """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
+    """Return the columns of a query, and at most ``max_rows`` of its rows, or all rows if ``max_rows`` is None.
 
     If ``max_rows`` is 0, no job runs, and only the columns are returned. Intervals with months, and values of type
     VARIANT, are returned as texts, since Python has no such values. If several fields of a struct have the same name,
@@ -126,7 +126,7 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
 
 
 def explain(rows: DataFrame, mode: str) -> str:
-    """Return the text of a query's plan, in a form of EXPLAIN. Spark plans the query without running it."""
+    """Return the text of a query's plan. ``mode`` is a mode of EXPLAIN, such as ``formatted``. The query is not run."""
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         connected: Any = rows
@@ -158,8 +158,8 @@ def _readable(value: Expression, type: DataType) -> Expression:
 def _for_arrow(type: DataType) -> DataType:
     """Return the type to which Spark casts values of the given type before they become an Arrow table.
 
-    Repeated names in a struct get numbers, since the keys of a dict are unique. Values without a type, such as the
-    elements of ``array()``, become strings, since in Arrow such a type must allow NULL.
+    If fields of a struct have the same name, a number is added to each of these names. Values without a type, such as
+    the elements of ``array()``, become strings.
     """
     match type:
         case NullType():
@@ -197,14 +197,13 @@ _NULL, _TEXT, _STRING = "void", "constant text", "string"
 def spread(
     spark: SparkSession, values: PlannedValues, write: Write, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> tuple[DataFrame, Write, tuple[int, ...]]:
-    """Return the rows of VALUES, the write for these rows, and the target of each of their columns.
+    """Return the rows of VALUES, the write for these rows, and for each of their columns the position of its target.
 
-    A column whose values have several types becomes several columns, one for each type. The store assignment merges
-    them. This is necessary because Spark uses one type for each column of VALUES: a bigint would lose digits next to a
-    double, the text of an integer would get a point next to a decimal, and a date would become a time. Source:
-    docs/reference/statements.md, "Texts in columns of other types"; ResolveInlineTables of Spark.
-
-    The targets are positions among the columns that the INSERT gives.
+    The position counts the columns that the INSERT gives. A column of VALUES whose values have several types becomes
+    several columns with the same target, one for each type. Otherwise Spark would convert all values of the column to
+    one type: a bigint would lose digits next to a double, the text of an integer would get a point next to a decimal,
+    and a date would become a time. Source: docs/reference/statements.md, "Texts in columns of other types";
+    ResolveInlineTables of Spark.
 
     Raises:
         ColumnCountMismatchError, NoSuchColumnError: as :func:`layout.given_columns`.
@@ -244,7 +243,7 @@ def spread(
 def _types(
     spark: SparkSession, values: PlannedValues, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> list[list[str]]:
-    """Return the type of each value, row by row. If there are several rows, Spark finds the types of expressions."""
+    """Return the types of the values, row by row. If there are several rows, Spark finds the types of expressions."""
     asked: dict[str, str] = {}
     if len(values.cells) > 1:
         for cells, types in zip(values.cells, values.types, strict=True):
@@ -260,7 +259,7 @@ def _types(
 
 
 def _groups(column: Column, types: Sequence[str]) -> list[int]:
-    """Return a number for each value of a column. Values with the same number can share one column without a change."""
+    """Return a number for each value of a column. Values with the same number can be in one column of VALUES."""
     target = column.parsed_type
     is_text = isinstance(target, Primitive) and target.family is Family.TEXT
     exact = {name: found for name in dict.fromkeys(types) if (found := _exact(name)) is not None}
@@ -283,7 +282,7 @@ def _exact(name: str) -> Primitive | None:
 
 
 def _keeps_all(target: object, numbers: Sequence[Primitive]) -> bool:
-    """Return whether exact numbers of several types can share one column of VALUES, and are stored without a change.
+    """Return whether exact numbers of several types can be in one column of VALUES, and are stored unchanged.
 
     The result is False for a float target, because Spark rounds decimals differently. It is also False for a text
     target, because the text of a number shows the scale of its type.

@@ -1,6 +1,6 @@
 """INSERT: the rows of a query are written into new base or delta directories, without a shuffle.
 
-Spark writes to a hidden directory first; its files are then renamed into the directories of the write. No row is
+Spark writes files to a hidden directory. These files are then renamed into the directories of the write. No row is
 visible before the transaction commits. Source: docs/reference/spark.md, "Inserts".
 """
 
@@ -36,16 +36,16 @@ def write_rows(
 ) -> tuple[WrittenDirectory, ...]:
     """Write rows; return the new directories, one for each partition that gets rows.
 
-    An overwrite of a whole table or of one named partition writes a base even without rows. ``places`` has, for each
-    column of the rows, the position of its target among the columns that the INSERT gives. Several columns may have one
-    target.
+    An overwrite of a whole table or of one named partition writes a base even if there are no rows. ``places`` has, for
+    each column of ``rows``, the position of its target among the columns that the INSERT gives. If several columns have
+    the same target, only one of them has a value in each row, and this value is stored.
 
     Raises:
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
         NoSuchColumnError: columns match by name, and the table lacks a column of the query.
         TypeMismatchError: a column needs an explicit CAST.
-        ConstraintViolationError: a row violates a constraint of the table. :func:`constraints.violation` makes this
-            error from Spark's error.
+        ConstraintViolationError: a row violates a constraint of the table. Spark raises its own error, which
+            :func:`constraints.violation` converts.
     """
     width = len(rows.columns)
     if places is not None:
@@ -100,14 +100,14 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def partition_text(column: Column) -> Expression:
-    """Return Spark's expression for a partition value as the text in a directory's name. It has the column's name."""
+    """Return Spark's expression, with the column's name, for the text of a partition value in a directory's name."""
     return F.expr(f"{_partition_text(column)} AS {quoted(column.name)}")
 
 
 def new_partition_text(column: Column, write: Write) -> str:
-    """Return Spark SQL for the partition text of a new row.
+    """Return Spark SQL for the text of a new row's partition value in a directory's name.
 
-    The SQL raises an error if the name of a directory cannot contain the text.
+    When Spark runs it, the SQL raises an error if the name of a directory cannot contain the text.
     """
     text, declared = _partition_text(column), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
@@ -151,7 +151,7 @@ def in_buckets(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def in_order(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows of each task in the order in which they are written."""
+    """Return the rows, sorted within each task into the order in which they are written."""
     order = [F.col(quoted(column.name)) for column in layout.dynamic_columns(write)]
     order += sort_order(write) if write.num_buckets > 0 else []
     return rows.sortWithinPartitions(*order) if order else rows
@@ -179,7 +179,7 @@ def bucket_number(write: Write) -> Expression:
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     """Return the rows with the metadata columns of ACID files, such as the row id.
 
-    A later shuffle or sort would break the order of row ids in files.
+    The caller must not shuffle or sort the result, because files need the order of the row ids.
     """
     if write.layout == layout.PLAIN:
         return rows
@@ -220,7 +220,7 @@ def queried(
     *,
     views: Sequence[str] = (),
 ) -> list[DataFrame]:
-    """Return the rows of each INSERT, for EXPLAIN. No job runs.
+    """Return a DataFrame for each INSERT, for EXPLAIN. No job runs.
 
     ``made`` and ``views`` are used as in :func:`write_inserts`.
     """
@@ -241,7 +241,8 @@ def write_inserts(
 ) -> tuple[tuple[WrittenDirectory, ...], ...]:
     """Write the rows of each INSERT as :func:`write_rows` does; return the new directories of each INSERT.
 
-    New temporary views are added to ``made``, for the caller to drop. The queries may read ``views``, too.
+    The names of created temporary views are added to ``made``; the caller must drop these views. ``views`` are existing
+    temporary views that the queries are allowed to read.
 
     Raises:
         ColumnCountMismatchError: a query returns more or fewer columns than the write has.

@@ -78,7 +78,7 @@ class Situation:
 
 
 def judge(situation: Situation) -> list[Attention]:
-    """Return a sentence for each problem, the most urgent first; an empty list if nothing needs attention."""
+    """Return a sentence for each problem, the most urgent first, or an empty list if there is no problem."""
     order = list(Urgency)
     return sorted(_all(situation), key=lambda each: order.index(each.urgency))
 

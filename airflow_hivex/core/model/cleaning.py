@@ -1,4 +1,4 @@
-"""The rules of the cleaner: which files it may delete, and its report.
+"""The rules of the cleaner: which files it is allowed to delete, and its report.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -47,9 +47,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction that may still read obsolete directories; ``agent_info`` names its DAG run and task.
+    """An open transaction that possibly reads obsolete directories; ``agent_info`` names its DAG run and task.
 
-    If directories are kept for another reason, ``txn_id`` is 0, and ``agent_info`` is this reason.
+    If directories are kept for a reason other than a transaction, ``txn_id`` is 0, and ``agent_info`` is the reason.
     """
 
     txn_id: int
@@ -70,8 +70,8 @@ class Blocker:
 class CleaningTask:
     """The cleaning after one compaction or, if ``compaction_id`` is None, after aborted transactions.
 
-    ``deleted`` are the deleted directories. ``waiting`` are the names of the obsolete directories that ``blockers`` may
-    still read. ``message`` is the reason why the task is paused, refused or failed, or another remark.
+    ``deleted`` are the deleted directories. ``waiting`` are the names of the obsolete directories that the transactions
+    ``blockers`` possibly read. ``message`` is a remark, such as the reason why the task is paused, refused or failed.
     """
 
     compaction_id: int | None
@@ -87,10 +87,11 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The limits of what a reader of a table may see: its valid transactions, and its write ids up to ``highest``.
+    """The limits of what a reader of a table sees: valid transactions, and write ids up to ``highest``.
 
-    If the reader reads an earlier version, ``later`` are the sorted write ids that were committed after this version.
-    If the columns have changed since then, ``columns_txn_id`` is the first transaction that has changed them.
+    If the reader reads an old version of the table, ``later`` are the sorted write ids that were committed after this
+    version. If the columns have changed after this version, ``columns_txn_id`` is the first transaction that has
+    changed them.
     """
 
     valid_txns: ValidTxnList
@@ -101,19 +102,18 @@ class View:
 
 
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
-    """Return the directories of a table or partition that no reader with this view or a later view reads.
+    """Return the directories of a table or partition that no reader reads whose snapshot is as recent as the view.
 
-    A directory is not obsolete if the directories that replace it are above ``highest``, or not visible to the view.
+    A directory is obsolete only if the view sees the directories that replace it.
     """
     state = _state(names, view)
     return frozenset() if state is None else frozenset(state.obsolete)
 
 
 def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozenset[str]:
-    """Return the directories that replace the obsolete directories ``gone`` in the same view.
+    """Return the directories that replace the obsolete directories ``gone`` for readers with the view.
 
-    These are the base, and each delta whose write ids include those of an obsolete directory. They must exist when the
-    obsolete directories are deleted.
+    These are the base, and each delta whose range of write ids includes the range of an obsolete directory.
     """
     state = _state(names, view)
     if state is None or not gone:
@@ -188,7 +188,7 @@ class Aborted:
         return found if self.of_batch(found) else None
 
     def of_batch(self, directory: AcidDirectory) -> list[int]:
-        """Return the aborted write ids of a delta. The delta of a streaming batch may have several."""
+        """Return the aborted write ids of a delta. The delta of a streaming batch can have several."""
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:
@@ -198,9 +198,9 @@ class Aborted:
 
 
 def staging_ids(name: str) -> tuple[int | None, int | None] | None:
-    """Return (write id, transaction of a compaction) from the name of a staging directory, or None for another name.
+    """Return (write id, transaction of a compaction) from the name of a staging directory, or None for any other name.
 
-    The name has only one of the two ids. The other value is None.
+    One value of the pair is None, because the name has only one of the two ids.
     """
     found = _STAGING.fullmatch(name)
     if found is None:
@@ -218,8 +218,7 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
 def is_without_owner(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether the transaction that has written an unregistered directory has ended.
 
-    If it has, the directory will never be registered, because only the commit of its writer could do so. For example, a
-    writer that was paused beyond its time-out may write a directory after its transaction was aborted and cleaned up.
+    If so, the directory will never be registered, because only the commit of the transaction registers it.
     """
     staging = staging_ids(name)
     if staging is not None:

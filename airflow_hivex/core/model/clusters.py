@@ -30,7 +30,7 @@ class JobTrackerKind(enum.Enum):
 
     @property
     def is_server(self) -> bool:
-        """Return whether a server runs the jobs. The process of a statement then needs little memory, and no Java."""
+        """Return whether a server runs the jobs. If so, the process of a statement needs little memory and no Java."""
         return self is JobTrackerKind.CONNECT
 
 
@@ -67,7 +67,8 @@ class Cluster:
     """A cluster: the file system with its data, and the connection to its Spark.
 
     ``filesystem`` is a URI without a slash at its end. ``storage_options`` are the options of fsspec.
-    ``answer_timeout_s`` is the longest time for the first answer of its Spark Connect server.
+    ``answer_timeout_s`` is the longest time, in seconds, to wait for the first answer of the cluster's Spark Connect
+    server.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Cluster:
         """Return the location relative to the cluster's root. An empty text stands for the root itself.
 
         Raises:
-            LocationOutsideClusterError: the location lies outside of the root, or may leave it through ``..``.
+            LocationOutsideClusterError: the location lies outside of the root, or has the name ``..``.
             InvalidParametersError: the location is too long.
             InvalidTextError: the location has a NUL character, which no file system accepts.
         """
@@ -141,8 +142,8 @@ class Cluster:
 class Health:
     """The state of a cluster, or of a part of it: whether it can be used now.
 
-    ``problem`` is the error with which a statement on the cluster would end, or None. ``version`` is the version of the
-    Spark that runs its jobs, if it is known.
+    ``problem`` is the error that a statement on the cluster would raise, or None. ``version`` is the version of Spark
+    that runs the jobs of the cluster, or None if the version is not known.
     """
 
     problem: HivexError | None = None
@@ -197,9 +198,9 @@ class Root:
         return "/".join(names[len(self.names) :])
 
     def real(self, relative: str) -> str | None:
-        """Return a location after following symbolic links, or None if it lies outside of this root.
+        """Return a location after following symbolic links, or None if the result lies outside of this root.
 
-        The method reads the file system of this machine. Roots that are not local have no links; the result is None.
+        The method reads the file system of this machine. For a root that is not local the result is None.
         """
         if self.scheme != "file":
             return None
@@ -240,7 +241,7 @@ def _split(uri: str) -> tuple[str, str, tuple[str, ...] | None] | None:
 def _names(path: str) -> tuple[str, ...] | None:
     """Return the names along a path, or None if the path has ``..``.
 
-    A name before ``..`` may be a symbolic link, so the path could lead anywhere.
+    A path with ``..`` could lead anywhere, because a name before ``..`` can be a symbolic link.
     """
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return None if ".." in names else names

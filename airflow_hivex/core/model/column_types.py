@@ -39,7 +39,7 @@ class Family(enum.Enum):
     VOID = "void"
     INTERVAL = "interval"
     OTHER = "other"
-    """A type without rules in this module: only Spark or Hive computes with it."""
+    """A type without rules in this module. Only Spark and Hive compute with its values."""
 
 
 _OF_BUCKETS = (Family.BOOLEAN, Family.WHOLE, Family.FLOATING, Family.DECIMAL, Family.TEXT, Family.BINARY)
@@ -50,10 +50,10 @@ _OF_PARTITIONS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING, Family.TEXT, Fa
 class Kind:
     """The properties that all types of one name share.
 
-    ``bits`` is the number of bits of a whole number, without the sign. ``defaults`` are the values of parameters that a
-    text may leave out; None stands for a parameter that must be given. ``in_tables``: CREATE TABLE accepts the type.
-    ``in_files``: ORC can store the type. ``in_hive``: Hive has the type. ``is_instant``: values are points of time, and
-    files of ORC store them as local times.
+    ``bits`` is the number of bits of a whole number, without the sign. ``defaults`` has the default value of each
+    parameter; None stands for a parameter that must be given. ``in_tables`` is true if CREATE TABLE accepts the type,
+    ``in_files`` if ORC can store it, and ``in_hive`` if Hive has it. ``is_instant`` is true if the values are points of
+    time, which ORC files store as local times.
     """
 
     family: Family
@@ -297,7 +297,7 @@ class _Reader:
         self._skip_spaces()
 
     def type(self) -> ColumnType:
-        """Return the type that comes next."""
+        """Return the type at the reader's position in the text."""
         if spaced := self._take(_SPACED):
             return _spaced(spaced)
         begin = self._at
@@ -409,9 +409,9 @@ _TO_TEXT = (*_NUMBERS, Family.TEXT, Family.MOMENT, Family.BOOLEAN, Family.BINARY
 
 
 def is_assignable(given: Primitive, target: Primitive) -> bool:
-    """Return whether INSERT may store a value of one type in a column of another type. Parameters are ignored.
+    """Return whether INSERT stores a value of the type ``given`` in a column of the type ``target``.
 
-    Source: Spark's store assignment policy ANSI (Cast.canANSIStoreAssign).
+    Parameters of the types are ignored. Source: Spark's store assignment policy ANSI (Cast.canANSIStoreAssign).
     """
     return (
         given.family is Family.VOID
@@ -423,7 +423,7 @@ def is_assignable(given: Primitive, target: Primitive) -> bool:
 
 
 def is_readable(target: ColumnType) -> bool:
-    """Return whether INSERT may convert a constant text to a value of the type ``target``."""
+    """Return whether INSERT is allowed to convert a constant text to a value of the type ``target``."""
     return isinstance(target, Primitive) and target.family in (*_NUMBERS, Family.MOMENT, Family.BOOLEAN, Family.BINARY)
 
 
@@ -433,7 +433,7 @@ def is_moment(type: ColumnType) -> bool:
 
 
 def is_widening(before: ColumnType, after: ColumnType) -> bool:
-    """Return whether files with a column of type ``before`` can be read as ``after``, without a change of any value."""
+    """Return whether a column of type ``before`` in files can be read as type ``after`` without changing a value."""
     if not isinstance(before, Primitive) or not isinstance(after, Primitive):
         return False
     match before.family, after.family:
@@ -451,7 +451,7 @@ def is_widening(before: ColumnType, after: ColumnType) -> bool:
 def with_fields(before: ColumnType, other: ColumnType) -> ColumnType:
     """Return the type ``before`` with additional fields in its structs: the fields that only ``other`` has.
 
-    They are added at any depth, after the fields that the struct has already.
+    Structs at any depth get the fields, each after the fields of ``before``.
     """
     match before, other:
         case Struct(fields), Struct(others):

@@ -110,7 +110,7 @@ NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
     _S.REFUSED: frozenset(),
     _S.ABORTED: frozenset(),
 }
-"""A dict from state to the states that may follow. An entry goes back to INITIATED when its worker is lost."""
+"""A dict from state to the possible next states. An entry goes back to INITIATED when its worker is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class CompactionRequest:
     """A request to put a compaction of a table or partition into the queue.
 
     ``partition`` is the partition's name, or None. A ``pool`` of None is the default pool. ``buckets`` and ``order_by``
-    are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover now. If a compaction
-    with the same high watermark waits for cleaning already, the request does nothing.
+    are for rebalancing. ``high_watermark`` is the highest write id that the compaction would cover. If a compaction
+    with the same high watermark waits for cleaning, the request does nothing.
     """
 
     table_id: int
@@ -142,10 +142,10 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResponse:
-    """The response to a request: the id of the compaction, or :data:`REFUSED_ID` and the reason as ``message``.
+    """The response to a request: the id of the compaction. A refusal has :data:`REFUSED_ID` and a ``message``.
 
-    ``in_the_way`` is the id of the other compaction for which the request was refused. If the caller has waited,
-    ``state`` is the final state of the compaction, and ``message`` its error, if any.
+    If the request was refused because of an existing compaction, ``in_the_way`` is the id of this compaction. If the
+    caller has waited for the compaction, ``state`` is its final state, and ``message`` is its error or None.
     """
 
     id: int
@@ -223,7 +223,7 @@ SHOW_COLUMNS = (
 
 
 def show_row(entry: Compaction) -> tuple[str | None, ...]:
-    """Return a row of SHOW COMPACTIONS. All values are texts or NULL, times are in milliseconds."""
+    """Return a row of SHOW COMPACTIONS. All values are texts or NULL. Times are in milliseconds since the epoch."""
     worker_host, worker_thread = _host_and_thread(entry.worker_id)
     initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
     started, ended = to_milliseconds(entry.started_at), to_milliseconds(entry.ended_at)
@@ -261,7 +261,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _host_and_thread(id: str | None) -> tuple[str | None, str | None]:
-    """Return (host, thread) from a text ``host-thread``. The name of the host may have hyphens, too."""
+    """Return (host, thread) from a text ``host-thread``. The name of the host can have hyphens."""
     if id is None:
         return None, None
     host, _, thread = id.rpartition("-")
@@ -280,7 +280,7 @@ def pool_name(text: str | None) -> str | None:
 
 
 def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``compactor.`` properties of a compaction's job; the request's properties override the table's."""
+    """Return the ``compactor.`` properties of a compaction's job. Properties of the request override the table's."""
     return {
         name.removeprefix(JOB_PREFIX): value
         for properties in (table, request)
@@ -304,7 +304,7 @@ def table_properties(table: Mapping[str, str], request: Mapping[str, str]) -> di
 
 
 def job_queue(table: Mapping[str, str], request: Mapping[str, str], default: str) -> str:
-    """Return the queue of a compaction's job: the request's, else the table's, else ``hive.compactor.job.queue``."""
+    """Return the queue of a compaction's job: that of the request, else that of the table, else ``default``."""
     return job_properties(table, request).get(JOB_QUEUE) or default
 
 
@@ -324,7 +324,7 @@ _SAFE = re.compile(
 def check_spark_options(settings: Settings, table: str, properties: Mapping[str, str]) -> None:
     """Refuse ``compactor.spark.*`` properties by which a user could make Spark run arbitrary code.
 
-    Only options that set resources are allowed; ``compactor.spark.driver.extraJavaOptions`` is refused, for example.
+    Only options that set resources are allowed. For example, ``compactor.spark.driver.extraJavaOptions`` is refused.
 
     Raises:
         InvalidOperationError: a property is refused, and ``hivex.allow.code.execution`` is off.

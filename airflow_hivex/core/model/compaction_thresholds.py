@@ -33,7 +33,7 @@ _MS_PER_DAY = 24 * _MS_PER_HOUR
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds of the initiator. Times are in milliseconds. If ``abort_age_ms`` is None, no age is too old."""
+    """The thresholds of the initiator. If ``abort_age_ms`` is None, the age of aborted transactions has no limit."""
 
     delta_num: int
     delta_pct: float
@@ -79,7 +79,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
-    """The number of aborted transactions with writes to a table or partition, and the start of the oldest of them."""
+    """The number of aborted transactions with writes to a table or partition, and the start of the oldest one."""
 
     count: int
     oldest_ms: int
@@ -95,7 +95,7 @@ class Aborts:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The properties of a table that the initiator uses. A dropped table has an id, but no name."""
+    """The properties of a table that the initiator uses. If ``is_gone`` is true, the table was dropped."""
 
     id: int
     database: str
@@ -110,12 +110,12 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A written table or partition, with the values that decide whether it is compacted.
+    """A table or partition with writes, and the values that decide whether it is compacted.
 
     ``partition_id`` is None if the partition was dropped, or the table has no partitions. ``aborts`` is None if the
-    cleaner removes the files of aborted transactions. ``active`` is the state of a waiting or running entry, as SHOW
-    COMPACTIONS shows it. ``failed_ms`` is the end of the newest failure if the number of failures in a row has reached
-    the limit, otherwise None.
+    cleaner removes the files of aborted transactions. ``active`` is the state of a waiting or running compaction, as
+    SHOW COMPACTIONS shows it. If the number of failures in a row has reached the limit, ``failed_ms`` is the time of
+    the last failure, otherwise None.
     """
 
     table: CandidateTable
@@ -130,9 +130,9 @@ class Candidate:
 class Filter:
     """A condition under which the initiator does not compact a candidate.
 
-    ``why`` returns the reason if the filter drops the candidate, otherwise None. ``value`` returns the value that the
-    filter compares, as a text that explains the decision to users. With ``is_recorded``, a drop is recorded in the
-    history of compactions, in the state DID_NOT_INITIATE.
+    ``why`` returns the reason if the filter rejects the candidate, otherwise None. ``value`` returns the value that the
+    filter compares, as a text for users. If ``is_recorded`` is true, a rejection is recorded in the history of
+    compactions with the state DID_NOT_INITIATE.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Filter:
 
 
 def flag(properties: Mapping[str, str], name: str) -> bool | None:
-    """Return whether a property, with its name in lower or upper case, is ``true``, or None if it is not set."""
+    """Return the value of a boolean property, or None if it is not set. The name is in lower or upper case."""
     for each in (name, name.upper()):
         if each in properties:
             return properties[each].strip().lower() == "true"
@@ -150,7 +150,7 @@ def flag(properties: Mapping[str, str], name: str) -> bool | None:
 
 
 def is_compaction_off(table: CandidateTable) -> str | None:
-    """Return ``database`` or ``table``, whichever has the property that switches the initiator off, or None."""
+    """Return ``database`` or ``table`` if a property of this object switches the initiator off, otherwise None."""
     for owner, properties in (("database", table.database_parameters), ("table", table.parameters)):
         value = flag(properties, NO_AUTO_COMPACTION)
         if value is not None:
@@ -242,11 +242,11 @@ FILTERS: tuple[Filter, ...] = (
     Filter("without partition", _no_partition, _said(_no_partition)),
     Filter("partition dropped", _partition_gone, _said(_partition_gone)),
 )
-"""The initiator's filters in their order. The first filter with a reason drops a candidate."""
+"""The initiator's filters, in the order in which they are asked. The first filter with a reason rejects a candidate."""
 
 
 def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> tuple[Filter, str] | None:
-    """Return the filter that drops the candidate, with the reason, or None if no filter drops the candidate."""
+    """Return the filter that rejects the candidate, with the reason, or None if no filter rejects it."""
     for each in FILTERS:
         sentence = each.why(candidate, thresholds, now_ms)
         if sentence is not None:
@@ -256,9 +256,10 @@ def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCounters:
-    """The totals that are compared with thresholds: bytes of the base, bytes of the current deltas, and their number.
+    """The totals that are compared with thresholds: the bytes of the base, and the bytes and number of current deltas.
 
-    ``delta_count`` includes delete deltas. ``has_obsolete_base``: a newer base has replaced an older base.
+    ``delta_count`` includes delete deltas. ``has_obsolete_base`` is true if there is a base that another base has
+    replaced.
     """
 
     base_bytes: int = 0
@@ -269,7 +270,7 @@ class DirectoryCounters:
 
     @classmethod
     def of(cls, state: DirectoryState, sizes: Mapping[str, int]) -> DirectoryCounters:
-        """Return the totals of the directories that a compactor would read; ``sizes`` are their bytes by name."""
+        """Return the totals of the directories that a compactor would read. ``sizes`` are their sizes in bytes."""
         base = (state.base,) if state.base is not None else state.originals
         return cls(
             base_bytes=sum(sizes[name] for name in base),
@@ -289,8 +290,8 @@ class DirectoryCounters:
 class DirectoryTotals:
     """The totals of all registered directories, whether a reader sees them or not.
 
-    They are limits for the :class:`DirectoryCounters`, which need the directories one by one. ``smallest_base_bytes``
-    is the size of the smallest base that is not empty, or 0. ``original_bytes`` is the size of all original files.
+    ``smallest_base_bytes`` is the size of the smallest base that is not empty, or 0. ``original_bytes`` is the total
+    size of the original files.
     """
 
     delta_bytes: int = 0
@@ -300,7 +301,7 @@ class DirectoryTotals:
     original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
-        """Return whether :func:`decide` could request a compaction. If not, the directories need not be read."""
+        """Return whether :func:`decide` could request a compaction, so that it is useful to read the directories."""
         compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
@@ -311,14 +312,14 @@ class DirectoryTotals:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The type of a compaction (None for no compaction), and the reason."""
+    """The type of a compaction, or None for no compaction, and the reason."""
 
     type: CompactionType | None
     why: str
 
 
 def decide_by_aborts(aborts: Aborts | None, thresholds: Thresholds, now_ms: int) -> Decision | None:
-    """Return the compaction that aborted transactions alone require, or None. Directories are not read."""
+    """Return the compaction that is required because of aborted transactions, or None."""
     if aborts is None:
         return None
     if aborts.are_too_many(thresholds):
@@ -367,9 +368,9 @@ def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thres
 def next_state(type: CompactionType, state: DirectoryState, *, has_leftovers: bool = False) -> CompactionState:
     """Return the next state of a compaction after a worker has read the list of its directories.
 
-    If there are directories to merge, the state is WORKING, and the worker compacts them. Otherwise it is
-    READY_FOR_CLEANING if there are files to remove, or else REFUSED. ``has_leftovers`` says that aborted transactions
-    have left files that are not among the registered directories in ``state``.
+    If there are directories to merge, the next state is WORKING, and the worker compacts them. Otherwise the next state
+    is READY_FOR_CLEANING if there are files to remove, or else REFUSED. ``has_leftovers`` is true if aborted
+    transactions have left files outside of the registered directories in ``state``.
 
     Source: docs/reference/compaction.md, "Worker", rules 6 and 7.
     """

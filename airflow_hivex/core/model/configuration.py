@@ -1,4 +1,4 @@
-"""The parameters that SET accepts for the jobs of a session: those of Spark SQL, and those of Hive, without effect."""
+"""The parameters that SET accepts for a session: parameters of Spark SQL, and of Hive, which have no effect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_hivex.core.errors.secrets import is_secret_name
 from airflow_hivex.core.model.job_configuration import RELIED_ON, TIMESTAMP_TYPE
 
 HIVEVAR = "hivevar:"
-"""The prefix of the names of Hive's variables. Statements get the values of variables in place of their names."""
+"""The prefix of the names of Hive's variables. In statements, a reference to a variable is replaced by its value."""
 HIVECONF = "hiveconf:"
 
 IGNORES_NONEXISTENT = "hive.exec.drop.ignorenonexistent"
@@ -49,7 +49,7 @@ def stored_name(name: str) -> str:
 
 
 def is_own_name(name: str) -> bool:
-    """Return whether a script may choose this name for a value of its own, which it reads as ``${hiveconf:name}``."""
+    """Return whether a script is allowed to SET this name to any value, and to read it as ``${hiveconf:name}``."""
     return _OWN_NAME.fullmatch(name) is not None
 
 
@@ -84,5 +84,5 @@ def refusal_of_value(name: str, value: str) -> str | None:
 
 
 def has_no_effect(name: str) -> bool:
-    """Return whether a name is a parameter of Hive or its engines, which SET accepts without an effect."""
+    """Return whether a name is a parameter of Hive or of Hive's engines, which SET accepts without an effect."""
     return _WITHOUT_EFFECT.match(name) is not None

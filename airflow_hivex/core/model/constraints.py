@@ -1,6 +1,6 @@
 """The constraints of a table, stored as table properties: DEFAULT, NOT NULL, CHECK, and keys that are not enforced.
 
-Clients of Hive send back all properties of a table when they change it, so the constraints stay.
+When clients of Hive change a table, they send all its properties back, and so keep the constraints.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class KeyKind(enum.StrEnum):
 class Key:
     """A constraint that is not enforced (DISABLE NOVALIDATE): a key, or NOT NULL of one column.
 
-    A foreign key references the columns ``parent_columns`` of a table. ``parent`` is the database and the name of this
-    table. ``rely`` says that queries may rely on the constraint.
+    A foreign key references the columns ``parent_columns`` of the table ``parent``, a pair of database and name.
+    ``rely`` is true if queries are allowed to rely on the constraint.
     """
 
     kind: KeyKind
@@ -42,9 +42,9 @@ class Key:
 
     @property
     def sql(self) -> str:
-        """Return the SQL text of the constraint, which follows its name in CREATE TABLE.
+        """Return the SQL text of the constraint. In CREATE TABLE this text follows the name of the constraint.
 
-        The text of a NOT NULL follows the column instead.
+        For NOT NULL, the text follows the column.
         """
         found = self.kind.value
         if self.kind is not KeyKind.NOT_NULL:
@@ -54,7 +54,7 @@ class Key:
         return f"{found} DISABLE NOVALIDATE{' RELY' if self.rely else ''}"
 
     def renamed(self, column: str, name: str) -> Key:
-        """Return the key with the new name of a renamed column."""
+        """Return the key after the column ``column`` is renamed to ``name``."""
         return replace(self, columns=tuple(name if each == column else each for each in self.columns))
 
     @classmethod
@@ -130,7 +130,7 @@ class Constraints:
         return found | {f"{KEYS}{name}": key.property for name, key in self.keys.items()}
 
     def with_others(self, other: Constraints) -> Constraints:
-        """Return these constraints and the ``other`` ones, which replace constraints of the same column or name."""
+        """Return these constraints and ``other``. If both have one for a column or name, that of ``other`` is taken."""
         return Constraints(
             {**self.defaults, **other.defaults},
             tuple(dict.fromkeys((*self.not_null, *other.not_null))),
@@ -139,7 +139,7 @@ class Constraints:
         )
 
     def with_parents_in(self, database: str) -> Constraints:
-        """Return the constraints. If a foreign key names its parent table without a database, ``database`` is added."""
+        """Return the constraints, with ``database`` added to each parent table that is named without a database."""
         keys = {
             name: key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
             for name, key in self.keys.items()
@@ -147,9 +147,9 @@ class Constraints:
         return replace(self, keys=keys)
 
     def renamed(self, column: str, name: str) -> Constraints:
-        """Return the constraints with the new name of a renamed column. The caller refuses a column that a CHECK uses.
+        """Return the constraints, and their keys, after the column ``column`` is renamed to ``name``.
 
-        The columns of keys are renamed, too.
+        The caller must refuse a column that a CHECK uses.
         """
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}
         not_null = tuple(name if each == column else each for each in self.not_null)
@@ -157,9 +157,9 @@ class Constraints:
         return Constraints(defaults, not_null, self.checks, keys)
 
     def without_columns(self, columns: Iterable[str]) -> Constraints:
-        """Return the constraints without those of dropped columns. The caller refuses columns that a CHECK uses.
+        """Return the constraints after ``columns`` are dropped: a key is dropped if one of its columns is dropped.
 
-        A key is dropped if one of its columns is dropped.
+        The caller must refuse columns that a CHECK uses.
         """
         gone = frozenset(columns)
         defaults = {each: text for each, text in self.defaults.items() if each not in gone}
@@ -174,5 +174,5 @@ def is_constraint(property_name: str) -> bool:
 
 
 def with_constraints(properties: Mapping[str, str], constraints: Constraints) -> dict[str, str]:
-    """Return the properties of a table with these constraints in place of its own."""
+    """Return the properties of a table, with ``constraints`` in place of the constraints in the properties."""
     return {name: text for name, text in properties.items() if not is_constraint(name)} | constraints.properties

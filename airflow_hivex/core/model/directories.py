@@ -44,7 +44,7 @@ class DirectoryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AcidDirectory:
-    """A base or delta directory. A base spans the write ids from 0.
+    """A base or delta directory. The write ids of a base begin at 0.
 
     ``visibility_txn_id`` is the transaction of the compaction that made the directory (suffix ``_v``), or 0.
     """
@@ -65,11 +65,11 @@ class AcidDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """The directories of a table or partition, by name: which of them a snapshot reads, and which it does not.
+    """The names of the directories of a table or partition that a snapshot reads, and of those that it does not read.
 
-    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. The
-    ``obsolete`` directories are replaced by other directories. ``aborted`` directories have only aborted writes.
-    ``partial`` are deltas with write ids that the snapshot must not see, so their rows need a filter.
+    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. Other
+    directories have replaced the ``obsolete`` directories. ``aborted`` directories have only aborted writes.
+    ``partial`` are deltas that also have write ids which the snapshot must not see; a filter must remove their rows.
     ``has_uncompacted_aborts`` is true if a delta has both aborted and other write ids.
     """
 
@@ -87,7 +87,7 @@ class VisibleIds(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """Return the highest id that the list knows."""
+        """Return the highest id that the list covers."""
 
     @property
     def exceptions(self) -> tuple[int, ...]:
@@ -106,22 +106,21 @@ class VisibleIds(Protocol):
         """Return whether all, some or none of the ids are aborted."""
 
     def is_base_valid(self, id: int) -> bool:
-        """Return whether a base that was compacted up to this id has only rows that the list may see."""
+        """Return whether a base that was compacted up to this id has only rows with valid ids."""
 
 
 def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
-    """Return the name of a base of INSERT OVERWRITE or, with ``visibility_txn_id``, of a compaction."""
+    """Return the name of a base of INSERT OVERWRITE or, if ``visibility_txn_id`` is given, of a compaction."""
     return f"base_{write_id:07d}{_visibility_suffix(visibility_txn_id)}"
 
 
 def delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """Return the name of a delta directory. A writer passes a statement id, a compaction passes its transaction.
+    """Return the name of a delta directory. A statement passes ``statement_id``; a compaction, ``visibility_txn_id``.
 
     Raises:
-        InvalidObjectError: the write ids are in the wrong order, or the statement id is
-            above :data:`MAX_STATEMENT_ID`.
+        InvalidObjectError: the write ids are in the wrong order, or the statement id is above :data:`MAX_STATEMENT_ID`.
     """
     return f"delta_{_delta_suffix(min_write_id, max_write_id, statement_id, visibility_txn_id)}"
 
@@ -190,18 +189,19 @@ def directory_state(
 ) -> DirectoryState:
     """Return the directories that a snapshot reads, from the entries of a table's or partition's directory.
 
-    The entries may come in any order, as plain names or parsed already. An entry that is neither base nor delta is an
-    original file or directory; names that start with ``_`` or ``.`` do not count.
+    An entry is a name or a parsed name. Entries that start with ``_`` or ``.`` are ignored. Any other entry that is
+    neither a base nor a delta is an original file or directory.
 
     Args:
-        names: the entries of the directory.
-        valid_write_ids: the write ids of the table that the reader or compactor may see.
+        names: the entries of the directory, in any order.
+        valid_write_ids: the write ids of the table that the reader or compactor is allowed to see.
         valid_txns: the visible transactions. They decide whether the result of a compaction is visible.
-        compacted_bases: names of bases without a visibility suffix whose ``_metadata_acid`` says
-            that a compaction made them.
+        compacted_bases: names of bases without a visibility suffix whose ``_metadata_acid`` says that a compaction made
+            them.
 
     Raises:
-        NotEnoughHistoryError: a compaction has merged writes that this snapshot needs with writes that it must not see.
+        NotEnoughHistoryError: a compaction has merged writes that the snapshot needs with writes that the snapshot must
+            not see.
 
     Source: docs/reference/directories.md, "Directories of a snapshot".
     """
@@ -217,9 +217,9 @@ def directory_state(
 
 
 class _Choice:
-    """The choice of the directories that a snapshot reads, after all directories were offered one by one.
+    """The choice of the directories that a snapshot reads: call ``offer`` for each directory, then ``decide``.
 
-    Comments have the rule numbers of docs/reference/directories.md.
+    The rule numbers in comments are those of docs/reference/directories.md.
     """
 
     def __init__(self, write_ids: VisibleIds, txns: VisibleIds, compacted_bases: frozenset[str]) -> None:
@@ -317,7 +317,7 @@ class _Choice:
         )
 
     def _walk(self, current: int, obsolete: list[str]) -> list[AcidDirectory]:
-        """Return the deltas to read, by rules 9 and 10; add covered deltas to ``obsolete``."""
+        """Return the deltas to read, by rules 9 and 10; append deltas that need not be read to ``obsolete``."""
         taken: list[AcidDirectory] = []
         several_statements = False
         for delta in sorted(self.deltas, key=_reading_order):

@@ -1,4 +1,4 @@
-"""Expressions over a row's columns that we can compute: columns, constants and calls of functions."""
+"""Expressions that this package computes without Spark: columns of a row, constants and calls of functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN_TYPE = "unknown"
 
 
 class UndecidedError(Exception):
-    """The result in Spark is not certain: it depends on settings, or Spark may raise an error."""
+    """The result in Spark is not certain: it depends on settings, or Spark possibly raises an error."""
 
 
 class Typed(NamedTuple):
@@ -27,7 +27,7 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """A column as written: ``qualifier`` is the table's alias or name, or None."""
+    """A column as written in a statement. ``qualifier`` is the alias or name of its table, or None."""
 
     name: str
     qualifier: str | None = None
@@ -62,7 +62,7 @@ def columns_read(expression: Expression) -> Iterator[ColumnReference]:
 
 
 def column_value(column: ColumnReference, values: Mapping[str, Value], types: Mapping[str, ColumnType]) -> Typed:
-    """Return the value of a column as functions get it. The keys of ``values`` and ``types`` are in lower case.
+    """Return the value of a column as an argument of a function. Keys of ``values`` and ``types`` are in lower case.
 
     Raises:
         UndecidedError: the value or the type is not known, or the value depends on Spark's settings (type CHAR).
@@ -80,7 +80,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
 
 
 def computed_type(type: ColumnType) -> str:
-    """Return the name of the type that functions get for a column. VARCHAR becomes a string."""
+    """Return the name of the type that a column has as an argument of a function. VARCHAR becomes ``string``."""
     if isinstance(type, Primitive) and not type.qualifier:
         if type.name == "varchar":
             return "string"

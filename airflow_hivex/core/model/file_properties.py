@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from airflow_hivex.core.errors import InvalidObjectError
 
 COMPRESSION = "compression"
-"""The option that has priority over ``orc.compress`` and ``parquet.compression`` in Spark's writers."""
+"""The option that overrides ``orc.compress`` and ``parquet.compression`` in Spark's writers."""
 
 _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "zlib", "snappy", "lz4", "zstd"),
     "parquet": ("none", "uncompressed", "gzip", "snappy", "lz4", "lz4_raw", "zstd"),
 }
-"""A dict from format to supported compressions. Those of ORC are the ones that ``job.orc_tail`` can read and write."""
+"""A dict from format to supported compressions. For ORC, ``job.orc_tail`` can read and write each of them."""
 
 _COMPRESSION_PROPERTIES = {"orc": "orc.compress", "parquet": "parquet.compression"}
 
@@ -40,9 +40,10 @@ def is_file_property(name: str) -> bool:
 
 
 def file_options(format: str, properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a writer of files in ``format``: the ``options``, and the table's ``properties`` for it.
+    """Return the options of a writer of files: ``options``, and the properties of the table that are for ``format``.
 
-    Such a property begins with the name of the format, as in ``orc.compress``. The result has it in lower case.
+    The name of such a property begins with the format, as in ``orc.compress``. In the result, the name is in lower
+    case.
     """
     own = {name.lower(): value for name, value in properties.items() if name.lower().startswith(f"{format}.")}
     return own | dict(options)
@@ -118,7 +119,7 @@ TEXT_PROPERTIES = frozenset(
 """The properties of a SerDe, or of a table, for reading its text files."""
 
 CHARSETS = ("UTF-8", "US-ASCII", "ISO-8859-1")
-"""The supported encodings of files. Their line ends are one byte, and Spark can decode them."""
+"""The supported encodings of text files: in each, the end of a line is one byte, and Spark can decode the text."""
 
 _SPARKS_CHARSETS = ("us-ascii", "iso-8859-1", "utf-8", "utf-16be", "utf-16le", "utf-16", "utf-32")
 _CHARSET_OPTIONS = ("encoding", "charset")
@@ -129,9 +130,9 @@ _DEEPER = "".join(map(chr, (*range(4, 9), 11, *range(14, 27), *range(28, 32))))
 
 
 def needs_java_charset(options: Mapping[str, str]) -> bool:
-    """Return whether the options of a reader or writer name an encoding that Java has and Spark itself lacks.
+    """Return whether the options of a reader or writer name an encoding that only Java decodes, and not Spark itself.
 
-    Files of Excel in Europe are in ``windows-1252``, for example. Source: Spark's CharsetProvider.
+    For example, Excel writes ``windows-1252`` in Europe. Source: Spark's CharsetProvider.
     """
     return any(
         name.lower() in _CHARSET_OPTIONS and value.strip().lower() not in _SPARKS_CHARSETS
@@ -144,8 +145,8 @@ class TextFormat:
     """The format of the lines of a table's files.
 
     ``separators`` has one character for each level of nesting: between columns, between the items of a collection,
-    between a map's key and its value, and so on. With ``last_takes_rest`` the last column, or the last field of a
-    struct, gets the rest of the line.
+    between a map's key and its value, and so on. If ``last_takes_rest`` is true, the last column, or the last field of
+    a struct, gets the rest of the line.
     """
 
     separators: str
@@ -168,7 +169,8 @@ def text_format(properties: Mapping[str, str]) -> TextFormat:
     """Return the format that the properties of a table and its SerDe describe.
 
     Raises:
-        ValueError: a property is not valid, or such files cannot be read; the message is the end of a sentence.
+        ValueError: a property is not valid, or files with this format cannot be read. The message is the end of a
+            sentence.
     """
     given = {name.lower(): value for name, value in properties.items()}
     fields = given.get(FIELD_DELIM, given.get(_SERIALIZATION_FORMAT))
@@ -198,7 +200,7 @@ def text_format(properties: Mapping[str, str]) -> TextFormat:
 
 
 def text_properties(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a table for reading its text files, as a dict from name in lower case."""
+    """Return the properties of a table that are for reading its text files. Their names become lower case."""
     return {name.lower(): value for name, value in parameters.items() if name.lower() in TEXT_PROPERTIES}
 
 

@@ -12,19 +12,19 @@ class FindingKind(enum.Enum):
     UNREACHABLE = "unreachable"
     """A cluster, or one of its folders, cannot be read."""
     MISSING = "missing"
-    """The directory is registered, and not on the disk."""
+    """The directory is registered, but not on the disk."""
     DIFFERENT = "different"
     """The directory's number of files or bytes differs from the registered number."""
     AHEAD = "ahead"
     """The directory has a write id or transaction that the metastore has not allocated yet."""
     OBSOLETE = "obsolete"
-    """The directory is registered, but missing or incomplete. Newer directories have replaced it for every reader."""
+    """The directory is registered, but missing or incomplete. No reader needs it: other directories replace it."""
     LEFT = "left"
     """An aborted transaction or a compaction has left the directory, and the next cleaning deletes it."""
     DROPPED = "dropped"
     """The object was dropped, and its files are not deleted yet."""
     UNREGISTERED_COPY = "unregistered copy"
-    """The directory is registered on another cluster, and not on this one."""
+    """The directory is not registered on this cluster, but on another cluster."""
     SHARED = "shared folder"
     """The folder is equal to a folder of another namespace, or lies in such a folder."""
     UNKNOWN = "unknown"
@@ -32,7 +32,7 @@ class FindingKind(enum.Enum):
 
     @property
     def is_error(self) -> bool:
-        """Return whether rows are lost, or a statement will fail. Findings of other kinds do not affect queries."""
+        """Return whether this kind of finding means that rows are lost, or that a statement will fail."""
         return self in _ERRORS
 
 
@@ -44,8 +44,8 @@ class Finding:
     """A difference between the registered directories and the disk of a cluster, or a folder that two namespaces share.
 
     ``path`` is a full URI. ``table`` is None for a folder that belongs to no table. ``database`` is None for a finding
-    about a whole cluster. ``files`` and ``size_bytes`` are the sizes on the disk. ``message`` explains the finding and
-    gives advice.
+    about a whole cluster. ``files`` is the number, and ``size_bytes`` the size, of the files on the disk. ``message``
+    explains the finding and gives advice.
     """
 
     kind: FindingKind

@@ -1,8 +1,8 @@
-"""Spark's functions that we compute ourselves, to prune partitions by functions of their keys.
+"""Spark's functions that this package computes itself, to prune partitions by functions of partition keys.
 
-Each function returns exactly Spark's value, with ANSI mode on or off. The result is undecided for ambiguous texts,
-values out of range, and arguments for which Spark may raise an error. Source: Spark's reference of built-in functions;
-an acceptance test compares all of them with Spark.
+Each function returns exactly Spark's value, with ANSI mode on or off, or raises UndecidedError ("is undecided"). The
+latter happens for ambiguous texts, values out of range, and arguments for which Spark can raise an error. Source:
+Spark's reference of built-in functions; an acceptance test compares all functions with Spark.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def int_of(argument: Typed) -> int:
 
 
 def date_of(argument: Typed) -> date:
-    """Return the argument as Spark casts it to a date. A TIMESTAMP is undecided: its date depends on the time zone."""
+    """Return the argument as Spark casts it to a date. A TIMESTAMP, whose date needs a time zone, is undecided."""
     match argument:
         case Typed(datetime() as value, "timestamp_ntz"):
             return value.date()
@@ -117,12 +117,12 @@ def _of_date(part: Callable[[date], int]) -> Function:
 
 
 def add_days(day: Typed, days: Typed, sign: int = 1) -> Typed:
-    """Return the date that is ``sign`` times ``days`` later."""
+    """Return ``day`` plus ``sign`` times ``days``."""
     return Typed(date_of(day) + timedelta(sign * int_of(days)), "date")
 
 
 def subtract_days(day: Typed, days: Typed) -> Typed:
-    """Return the date that is ``days`` earlier."""
+    """Return ``day`` minus ``days``."""
     return add_days(day, days, -1)
 
 
@@ -199,7 +199,7 @@ def _format_parts(format: str) -> list[str]:
 
 
 def _plain_day(day: date) -> date:
-    """Return a day, after checking that it is the same in all calendars and time zones of Spark's settings."""
+    """Return a day that is the same in all calendars and time zones of Spark's settings; any other is undecided."""
     if day.year < 1900 or day in _LEFT_OUT:
         raise UndecidedError
     return day
@@ -342,7 +342,7 @@ _TEXTS_OF_TEXTS: dict[str, Collection[int]] = {
 """A dict from function to the positions of the arguments that must be texts, so that Spark does not cast them."""
 
 _TEXTS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"concat_ws": _concat_ws}
-"""The functions that may return a text although an argument is NULL."""
+"""The functions that can return a text if an argument is NULL."""
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -438,13 +438,13 @@ _OF_NUMBERS: dict[str, tuple[int, int, Function]] = {
 }
 
 _NUMBERS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": _coalesce}
-"""The functions of values of any type that may return a value although an argument is NULL."""
+"""The functions of values of any type that can return a value if an argument is NULL."""
 
 
 FUNCTIONS = {**_OF_TEXTS, **_OF_DATES, **_OF_NUMBERS}
-"""A dict from name to the least and greatest number of arguments, and a function of arguments that are not NULL.
+"""A dict from name to the least number of arguments, the greatest number, and the function itself.
 
-With a NULL argument the result is NULL, except for the functions of ``_OF_NULLS``.
+The functions are called without NULLs. If an argument is NULL, the result is NULL, except for ``_OF_NULLS``.
 """
 
 _TEXTS = {**_TEXTS_OF_TEXTS, **_TEXTS_OF_DATES}
@@ -470,7 +470,7 @@ SYNONYMS: dict[str, str] = {
     "smallint": "cast smallint",
     "tinyint": "cast tinyint",
 }
-"""A dict from the names of functions in Spark to their names in this module."""
+"""A dict from the name of a function in Spark to its name in this module."""
 
 
 def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, ColumnType]) -> Typed:

@@ -1,4 +1,4 @@
-"""Ids and names: the normal form of names, and their places in the user's text."""
+"""The normal form of names, and the places of names in the user's text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_NAME_LENGTH = 128
 
 
 def normalise(name: str) -> str:
-    """Return a name in the form in which names are stored and compared.
+    """Return the normal form of a name, in which names are stored and compared.
 
     Names are case-insensitive, as in Hive. Blanks are a part of the name.
     """
@@ -61,8 +61,8 @@ class Span(NamedTuple):
 class TableName:
     """A table as the user names it: ``table`` or ``database.table``, both normalised.
 
-    ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the place of the name in the user's text, or None for a
-    name without a text. Names that differ only in their places are equal.
+    ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the place of the name in the user's text, or None if
+    the name is in no text. Two names that differ only in ``span`` are equal.
     """
 
     name: str
@@ -97,12 +97,12 @@ _SOURCE, _FRAME = "source ", "frame "
 
 
 def source_name(number: int) -> str:
-    """Return the name by which the INSERTs of a multi-table INSERT read a sub-query that all of them share."""
+    """Return the name by which the INSERTs of a multi-table INSERT read a sub-query that they share."""
     return f"{_SOURCE}{number}"
 
 
 def frame_name(number: int) -> str:
-    """Return the name by which a statement reads one of the DataFrames that come with it."""
+    """Return the name by which a statement reads one of the DataFrames that are passed with the statement."""
     return f"{_FRAME}{number}"
 
 

@@ -1,4 +1,4 @@
-"""The SQL configuration that jobs rely on, and that SET of a session does not change."""
+"""The SQL configuration that jobs rely on. The statement SET cannot change it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT_CONF: Mapping[str, str] = {
     # orc.`/some/path` reads no file.
     "spark.sql.runSQLOnFiles": "false",
 }
-"""The settings for the meaning of statement texts that differ from Spark's defaults."""
+"""The settings for the meaning of statement texts whose values differ from Spark's defaults."""
 
 TEXT_DEFAULTS = frozenset(
     {
@@ -33,7 +33,7 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
     }
 )
-"""The settings for the meaning of statement texts that keep Spark's default on every cluster."""
+"""The settings for the meaning of statement texts that have Spark's default on every cluster."""
 
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"

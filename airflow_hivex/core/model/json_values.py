@@ -1,7 +1,7 @@
 """Rows as JSON, for XCom, the command line and other readers of text.
 
-JSON has fewer types than Spark. Values of other types become texts with all digits: Airflow's own serializer would turn
-a Decimal into a float.
+Values of types that JSON lacks become texts. For example, a Decimal becomes a text with all digits, and not a float as
+with Airflow's own serializer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 def json_value(value: object) -> JsonValue:
     """Return ``value`` as a value of JSON.
 
-    Dates and times become texts of ISO 8601, and binary values texts of base64. ``NaN`` and the infinities become the
-    words that Spark's ``to_json`` writes, as the JSON of PostgreSQL has no such numbers. A struct becomes an object, a
-    map an object with texts as keys, and a day-time interval its seconds. All other values become their ``str``.
+    None, booleans, texts and finite numbers stay unchanged. Dates and times become texts of ISO 8601, and binary values
+    texts of base64. ``NaN`` and the infinities become the words that Spark's ``to_json`` writes. A struct becomes an
+    object, a map becomes an object with texts as keys, and a day-time interval becomes its number of seconds. All other
+    values, such as a Decimal, become their ``str``.
     """
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")

@@ -24,7 +24,7 @@ _MOST_DAYS = 1_000_000
 
 
 class LinkType(enum.Enum):
-    """Hive's table types of links. A dynamic link also shows new partitions of its source, a static link does not."""
+    """Hive's table types of links. Only a dynamic link shows partitions that its source gets after it is made."""
 
     DYNAMIC = "LINK_TABLE"
     STATIC = "STATIC_LINK_TABLE"
@@ -42,7 +42,7 @@ class LinkName(NamedTuple):
         """Return the name of a link such as ``t@y`` in a namespace.
 
         Raises:
-            InvalidObjectError: ``link`` is not a table and a namespace with an @ between them.
+            InvalidObjectError: ``link`` does not have the form ``table@namespace``.
         """
         table, at, namespace = link.partition("@")
         if not at:
@@ -51,7 +51,7 @@ class LinkName(NamedTuple):
 
     @property
     def in_database(self) -> str:
-        """Return ``table@namespace``, the name in statements of its namespace."""
+        """Return ``table@namespace``, the name of the link in statements that run in the link's namespace."""
         return f"{self.table}@{self.namespace}"
 
     def __str__(self) -> str:
@@ -63,9 +63,9 @@ class Link:
     """A link as stored in the catalog.
 
     ``source`` is the current name of the table that the link shows, and ``source_id`` is the id of this table. A static
-    link shows only the partitions ``shown``. A dynamic link also shows each partition with an id above
-    ``after_partition_id``, except the partitions ``hidden``. ``shown`` and ``hidden`` are empty if the link was read
-    from the catalog without its partitions.
+    link shows only the partitions ``shown``. A dynamic link shows these and each partition with an id above
+    ``after_partition_id``, except the partitions ``hidden``. If the link was read from the catalog without its
+    partitions, ``shown`` and ``hidden`` are empty.
     """
 
     id: int
@@ -100,10 +100,9 @@ class Link:
         return not self.is_static and partition_id > self.after_partition_id and partition_id not in self.hidden
 
     def restriction(self, keys: Sequence[Column]) -> Predicate | None:
-        """Return a predicate on the partitions that a static link shows, so that a query reads fewer partitions.
+        """Return a predicate that holds for all partitions that a static link shows, so that a query reads fewer.
 
-        The predicate may also hold for other partitions. The result is None if the link is dynamic, or shows too many
-        partitions for a useful predicate.
+        The result is None if the link is dynamic, or shows too many partitions for a useful predicate.
         """
         if not self.is_static or len(self.shown) > _MOST_VALUES:
             return None
@@ -117,7 +116,7 @@ _COMPARABLE = (Family.TEXT, Family.WHOLE)
 
 
 def _values(key: Column, texts: Iterable[str]) -> tuple[Value, ...] | None:
-    """Return the values of a key for a predicate, or None if a predicate cannot use one of the values."""
+    """Return the values of a partition key for a predicate, or None if a predicate cannot use one of the values."""
     of = key.parsed_type
     if not isinstance(of, Primitive) or of.family not in _COMPARABLE or of.name == "char":
         return None

@@ -30,7 +30,7 @@ def constant(value: object, type: ColumnType) -> str:
     """Return the expression of Spark SQL for a value of a type.
 
     Raises:
-        InvalidOperationError: Spark SQL has no such expression for values of the type.
+        InvalidOperationError: Spark SQL has no expression for values of the type.
     """
     return f"CAST({_expression(value, type)} AS {type})"
 

@@ -54,7 +54,7 @@ class LockState(enum.Enum):
 
 
 class DataOperation(enum.Enum):
-    """The operation of a statement under a lock. Source: Hive DataOperationType."""
+    """The operation for which a statement needs a lock. Source: Hive DataOperationType."""
 
     SELECT = 1
     INSERT = 2
@@ -76,13 +76,13 @@ _Place: TypeAlias = tuple[str, str | None, str | None]
 class LockComponent:
     """One lock of a request: on a database, a table or a partition. Names are normalised.
 
-    With ``is_dynamic_partition_write`` the written partitions are not known yet. With ``is_new_table`` the table need
-    not exist, because the transaction will create the table. The operation of a SHARED_READ is SELECT by default; in a
-    transaction the other types need an operation.
+    ``is_dynamic_partition_write`` is true if the written partitions are not known yet. ``is_new_table`` is true if the
+    transaction will create the table, so that the table need not exist. The default operation of a SHARED_READ is
+    SELECT. A lock of any other type in a transaction needs an operation.
 
     Raises:
-        InvalidLockRequestError: a partition is given without its table, or a name is empty, too long or has a
-            character that cannot be stored.
+        InvalidLockRequestError: a partition is given without its table, or a name is empty, too long or has a character
+            that cannot be stored.
     """
 
     database: str
@@ -121,12 +121,12 @@ class LockComponent:
 
     @property
     def full_table(self) -> str:
-        """Return ``database/table``, also for a lock on a partition; an empty text for a lock on a database."""
+        """Return ``database/table`` for a lock on a table or partition, and an empty text for a lock on a database."""
         return "" if self.table is None else f"{self.database}/{self.table}"
 
     @property
     def place(self) -> _Place:
-        """Return the locked object: database, table and partition."""
+        """Return the locked object as (database, table, partition)."""
         return self.database, self.table, self.partition
 
     @property
@@ -147,14 +147,14 @@ def shown_resource(resource: str) -> str:
 
 
 def _normalise_partition(name: str) -> str:
-    """Return a partition name with keys in lower case; values stay (docs/reference/transactions.md, "Names")."""
+    """Return a partition name with the keys in lower case (docs/reference/transactions.md, "Names")."""
     parts = (part.partition("=") for part in name.split("/"))
     return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """A stored lock: the id of its request, its number in the request, its owner, and the lock for which it waits."""
+    """A stored lock: the ids of its request and of the lock in it, its owner, and the lock that it waits for."""
 
     lock_id: int
     internal_id: int
@@ -183,7 +183,7 @@ class LockInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockResponse:
-    """The response to a request: the id of its locks (0 if it was refused), and the first conflicting lock."""
+    """The response to a request: the id of the locks, or 0 after a refusal, and the first lock that conflicts."""
 
     lock_id: int
     state: LockState
@@ -197,9 +197,9 @@ class LockResponse:
 
 
 class LockAction(enum.Enum):
-    """The result of comparing a lock request with one earlier lock.
+    """The result of comparing a lock request with a lock that was requested before.
 
-    The request is granted, is compared with the next earlier lock, or waits.
+    The request is granted, is compared with the next lock, or waits.
     """
 
     GRANT = "grant"
@@ -209,12 +209,13 @@ class LockAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockMatrix:
-    """The rules of one release of Hive for a lock request that is compared with earlier locks.
+    """The rules by which one release of Hive compares a lock request with locks that were requested before.
 
-    ``actions`` is a dict from the type of the request, and the type and state of an earlier lock, to the action.
-    ``strictest_first`` decides the order of the comparisons. Hive 4 (false) compares in the order of the requests.
-    Older releases (true) begin with the strictest waiting lock, and end with the weakest acquired lock. ``exclusive``
-    has the types that count as EXCLUSIVE in the exceptions for locks on databases.
+    ``actions`` is a dict from (type of the request, type of the lock, state of the lock) to the action.
+    ``strictest_first`` decides the order in which locks are compared with the request. If it is false, as in Hive 4,
+    the locks are in the order of their requests. If it is true, as in Hive 2.3, the strictest waiting lock is the
+    first, and the weakest acquired lock is the last. ``exclusive`` has the types that count as EXCLUSIVE in the
+    exceptions for locks on databases.
     """
 
     name: str
@@ -231,7 +232,7 @@ class LockMatrix:
         object.__setattr__(self, "blocking", {requested: tuple(ahead) for requested, ahead in found.items()})
 
     def walk(self, ahead: Iterable[LockInfo]) -> list[LockInfo]:
-        """Return earlier locks in the order in which a request is compared with them."""
+        """Return the locks ``ahead`` in the order in which a request is compared with them."""
         if self.strictest_first:
             return sorted(
                 ahead,
@@ -246,9 +247,9 @@ class LockMatrix:
         return sorted(ahead, key=lambda lock: (lock.lock_id, lock.internal_id))
 
     def blocker(self, component: LockComponent, txn_id: int | None, ahead: Iterable[LockInfo]) -> LockInfo | None:
-        """Return the first earlier lock for which ``component`` of transaction ``txn_id`` must wait, or None.
+        """Return the first of the locks ``ahead`` for which ``component`` of transaction ``txn_id`` must wait, or None.
 
-        Locks of the same transaction never conflict.
+        The transaction's own locks never conflict with ``component``.
         """
         for lock in self.walk(ahead):
             if (txn_id and lock.txn_id == txn_id) or not meet(component, lock.component):
@@ -261,7 +262,7 @@ class LockMatrix:
         return None
 
     def is_harmless(self, request: LockComponent, ahead: LockComponent) -> bool:
-        """Return whether a request need not wait, because one lock is on a database and the other lock is below it.
+        """Return whether a request need not wait, because one lock is on a database and the other on an object in it.
 
         Source: docs/reference/locks.md, "Lock matrix".
         """
@@ -326,7 +327,7 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 
 
 def covers(held: LockComponent, request: LockComponent) -> bool:
-    """Return whether a held lock already excludes each lock that the requested lock would exclude."""
+    """Return whether a held lock excludes each lock that the requested lock would exclude."""
     if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
         # By the exceptions of LockMatrix.is_harmless it does not exclude an EXCLUSIVE on the tables of the database.
         return False
@@ -357,10 +358,9 @@ class HeldLocks:
 
 
 def find_circle(start: int, waits_for: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> tuple[int, ...]:
-    """Return a shortest cycle of waiting transactions that contains ``start``, or an empty tuple.
+    """Return a shortest cycle of waiting transactions that contains ``start``, or an empty tuple if there is no cycle.
 
-    ``waits_for`` takes transactions, and returns a dict from transaction to the transactions for which it waits. It is
-    called once for each distance from ``start``, with all transactions at this distance.
+    ``waits_for`` takes transactions, and returns a dict from transaction to the transactions for which it waits.
     """
     came_from: dict[int, int] = {}
     frontier = [start]
@@ -419,7 +419,7 @@ def show_row(lock: LockInfo) -> tuple[str | None, ...]:
 
 
 def show_order(lock: LockInfo) -> tuple[bool, int, int, int]:
-    """Return the sort key of SHOW LOCKS: acquired locks first, then by strictness, then by ids."""
+    """Return the sort key of SHOW LOCKS: acquired locks first, then sorted by strictness, then by ids."""
     return lock.state is not LockState.ACQUIRED, lock.component.type.strictness, lock.lock_id, lock.internal_id
 
 
@@ -434,8 +434,8 @@ _STRONGEST_FIRST = (DataOperation.UPDATE, DataOperation.DELETE)
 class StatementLocks:
     """The locks that statements request. They depend on the settings of the metastore.
 
-    Each method returns the locks of one kind of statement. Its ``partitions`` are the names of the read or written
-    partitions; None means the whole table.
+    Each method returns the locks of one kind of statement. ``partitions`` are the names of the read or written
+    partitions, or None for the whole table.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -455,7 +455,7 @@ class StatementLocks:
 
     @property
     def exclusive_ctas(self) -> bool:
-        """Return whether a CREATE TABLE AS SELECT is refused while another one makes a table of the same name.
+        """Return whether CREATE TABLE AS SELECT is refused while another statement creates a table of the same name.
 
         Source: docs/reference/locks.md, "Queue".
         """
@@ -469,9 +469,9 @@ class StatementLocks:
         return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
 
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """Return the locks of INSERT INTO. Without ``partition`` the values of each row decide its partition (dynamic).
+        """Return the locks of INSERT INTO. If ``partition`` is None, the values of each row decide its partition.
 
-        An external table is locked, too, whatever the value of ``hive.txn.ext.locking.enabled`` is.
+        External tables are locked with any value of ``hive.txn.ext.locking.enabled``.
         """
         shared = self._exclusive_writes and not self._lockless_reads
         lock_type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
@@ -488,7 +488,7 @@ class StatementLocks:
     def change_rows(
         self, table: Table, partitions: Sequence[str] | None, operations: Collection[DataOperation]
     ) -> list[LockComponent]:
-        """Return the locks of UPDATE, DELETE or MERGE on the target.
+        """Return the locks of UPDATE, DELETE or MERGE on the table that is changed.
 
         ``operations`` are the operations of the statement on rows. ``partitions`` are the partitions of the changed
         rows, or None if they are not known before the statement runs. A MERGE that only inserts has the locks of an
@@ -506,7 +506,7 @@ class StatementLocks:
     def truncate(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
         """Return the locks of TRUNCATE TABLE.
 
-        Unlike in Hive, TRUNCATE counts as an update. So it conflicts with an UPDATE that has an earlier snapshot.
+        Unlike in Hive, TRUNCATE counts as an update. So TRUNCATE conflicts with an UPDATE that runs at the same time.
         """
         if partitions is None or 0 <= self._most_partitions < len(partitions):
             return [self._write(table, None, LockType.EXCL_WRITE, DataOperation.UPDATE)]
@@ -526,7 +526,7 @@ class StatementLocks:
         return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
 
     def replace_table(self, table: Table) -> list[LockComponent]:
-        """Return the locks of a statement that replaces a table by a new table. External tables are locked, too."""
+        """Return the locks of a statement that replaces a table, managed or external, by a new table."""
         exclusive = LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)
         return [*self.create_table(table.database), exclusive]
 
@@ -556,14 +556,14 @@ class StatementLocks:
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def merge_schema(self, table: Table) -> list[LockComponent]:
-        """Return the lock of an INSERT that adds columns. While it is held, no other statement changes the columns.
+        """Return the lock of an INSERT that adds columns. It keeps all other statements from changing the columns.
 
-        Readers do not wait, since their snapshots have no row with a value in a new column.
+        Readers do not wait for it.
         """
         return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
 
     def convert_table(self, table: Table) -> list[LockComponent]:
-        """Return the locks of an ALTER TABLE that makes a table transactional. External tables are locked, too."""
+        """Return the locks of an ALTER TABLE that makes a table, managed or external, transactional."""
         return [LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)]
 
     def set_properties(self, table: Table) -> list[LockComponent]:

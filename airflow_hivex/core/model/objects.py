@@ -20,7 +20,7 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 PARTITION_ROW_IDS = "hivex.partition.row.ids"
-"""The property of an imported table with the last write id of Hive's own writes.
+"""The property of an imported table that stores the last write id of the rows that Hive has written.
 
 Row ids of Hive's writes are unique only within a partition, because Hive numbers rows from 0 in each partition.
 """
@@ -28,20 +28,20 @@ FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
-"""The layout of files without metadata columns in a full ACID table: files from before it was transactional."""
+"""The layout of files in a full ACID table that were written before the table was transactional."""
 CLUSTER = "hivex.cluster"
 TEMPORARY_DATABASE = "hivex_temporary"
 """The database that stores the temporary tables of all sessions, under unique names."""
 TEMPORARY_NAMESPACE = "hivex.temporary.namespace"
-"""The property of a temporary table with the namespace in which it was created, and to which its folders belong."""
+"""The property that stores the namespace in which a temporary table was created. The table's folders belong to it."""
 TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 """Hive 4's parameter of an external table that its creator declared as managed."""
 MOVING_FOLDER = "hivex.folder.moving"
-"""The parameter with the new place of a table's folder, while a rename that is not committed yet moves it."""
+"""The parameter that stores where a rename moves a table's folder, until the rename is committed."""
 INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
-"""The formats that we can write, in insert-only and external tables."""
+"""The formats of insert-only and external tables that INSERT can write."""
 OTHER_ENGINE = "other"
-"""The format of a table or view of another engine (Iceberg, views of Trino). Only its metadata is stored here."""
+"""The format of a table or view of another engine, such as Iceberg or Trino. Only its metadata is stored."""
 _SIGNS_OF_ENGINES = ("table_type", "storage_handler", "spark.sql.sources.provider")
 CHOOSING_OPTIONS = (
     "pathglobfilter",
@@ -56,7 +56,7 @@ PATH_OPTIONS = ("path", "paths")
 """Spark's options that name the files to read or write."""
 BUCKETING_VERSION = "bucketing_version"
 DROPPED_COLUMNS = "hivex.columns.dropped"
-"""The property with the names that dropped columns have in files. No new column gets one of these names in files."""
+"""The property that stores the names of dropped columns in files. No other column gets one of these names in files."""
 EXTERNAL = "EXTERNAL"
 PURGE = "external.table.purge"
 """Hive's parameter of an external table whose files DROP deletes."""
@@ -71,7 +71,7 @@ class TableType(enum.Enum):
 
 
 class OwnerType(enum.Enum):
-    """Kinds of owners. Source: Hive PrincipalType."""
+    """The kinds of owners. Source: Hive PrincipalType."""
 
     USER = "USER"
     ROLE = "ROLE"
@@ -80,10 +80,10 @@ class OwnerType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``type`` is the text of its type as it was given, such as ``decimal(10,2)`` or ``array<int>``.
+    """A column. ``type`` is the text of its type as the user wrote it, such as ``decimal(10,2)`` or ``array<int>``.
 
-    ``stored_name`` is the column's name in files, if it differs from the name. A renamed column keeps its name in
-    files. A new column with the name of a dropped column gets another name in files.
+    ``stored_name`` is the column's name in files if this differs from ``name``, otherwise None. The two names differ if
+    the column was renamed, or has the name of a dropped column.
     """
 
     name: str
@@ -124,10 +124,10 @@ class SortColumn:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStorageDescriptor:
-    """One copy of a table or partition: a cluster, and the location there, relative to the cluster's root.
+    """One copy of a table or partition: a cluster, and the location of the copy, relative to the cluster's root.
 
-    ``valid_write_ids`` is the write id list (text form) with which a secondary was registered. It is None for a primary
-    and for tables without transactions.
+    ``valid_write_ids`` is the text of the write id list with which a secondary was registered. It is None for a
+    primary, and for a table that is not transactional.
     """
 
     cluster: str
@@ -139,8 +139,7 @@ class ClusterStorageDescriptor:
 class SerDe:
     """The classes of Hive that read and write rows. Source: Hive SerDeInfo.
 
-    The parameters are ``StorageDescriptor.serde_parameters``. The warehouse stores these classes for clients that run
-    them, and does not run them itself.
+    ``StorageDescriptor.serde_parameters`` has the parameters. Only clients of Hive run these classes.
     """
 
     library: str | None = None
@@ -153,9 +152,9 @@ class SerDe:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Values that very many rows have. Source: Hive SkewedInfo.
+    """The values that very many rows of a table have. Source: Hive SkewedInfo.
 
-    Each of ``values`` has one text for each column. ``locations`` is a dict from such values to the folders of their
+    Each item of ``values`` has one text for each skewed column. ``locations`` is a dict from item to the folder of its
     rows (list bucketing).
     """
 
@@ -171,9 +170,9 @@ class Skew:
 class StorageDescriptor:
     """The storage of the data of a table or partition: its format and its clusters (docs/reference/clusters.md, M1).
 
-    ``format`` is Spark's name of the data source (``orc``, ``parquet``, ``csv``);
-    ``serde_parameters`` are its options. ``input_format`` and ``output_format`` are Hive's classes,
-    if the creator of the table named them.
+    ``format`` is Spark's name of the data source, such as ``orc`` or ``csv``, and ``serde_parameters`` are the options
+    of the data source. ``input_format`` and ``output_format`` are Hive's classes, or None if the creator of the table
+    has not named them.
     """
 
     columns: tuple[Column, ...]
@@ -222,10 +221,10 @@ class Database:
 class Table:
     """A table as a client sees it.
 
-    ``location`` is the location on the cluster of the client, or on the default cluster if the client does not know
-    clusters. ``storage`` has all locations. A view has no location: ``view_original_text`` is the query as its user
-    wrote it, ``view_expanded_text`` the query with qualified names. Times are stored in milliseconds; a table that is
-    created without a time gets the current time. ``retention`` is Hive's number of days, which has no effect here.
+    ``location`` is the location on the client's cluster, or on the default cluster if the client names no cluster.
+    ``storage`` has the locations on all clusters. A view has no location. ``view_original_text`` is the query of a view
+    as its user wrote it, and ``view_expanded_text`` is the query with qualified names. If no time of creation is given,
+    the table gets the current time. ``retention`` is Hive's number of days, and has no effect.
     """
 
     database: str
@@ -285,7 +284,7 @@ class Table:
 
     @property
     def is_managed_by_clients(self) -> bool:
-        """Return whether clients of Hive see this external table as managed, as its creator has declared."""
+        """Return whether clients of Hive see this external table as managed, because its creator has declared it so."""
         return self.is_external and self.parameters.get(TRANSLATED, "").upper() == "TRUE"
 
     @property
@@ -295,7 +294,7 @@ class Table:
 
     @property
     def not_read(self) -> str:
-        """Return the reason why no statement here can read the table, as the end of a sentence, or an empty text."""
+        """Return the reason why no statement can read the table, as the end of a sentence, or an empty text."""
         if not self.is_of_other_engine:
             return ""
         if self.is_view:
@@ -348,7 +347,7 @@ class Table:
 
     @property
     def is_insert_only(self) -> bool:
-        """Return whether the rows have no ids: rows can be added and overwritten, but not changed one by one."""
+        """Return whether rows can be inserted and overwritten, but not updated, because they have no row ids."""
         return self.is_transactional and self.parameters.get(TRANSACTIONAL_PROPERTIES, "").lower() == INSERT_ONLY
 
     @property
@@ -365,8 +364,7 @@ class Table:
     def read_options(self) -> Mapping[str, str]:
         """Return the options for reading the table's files.
 
-        As in Hive, a property of the table overrides a property of its SerDe. The result has no options that name
-        another folder for Spark.
+        As in Hive, a property of the table overrides a property of its SerDe. Options that name a folder are left out.
         """
         parameters = self.storage.serde_parameters
         options = {name: value for name, value in parameters.items() if name.lower() not in PATH_OPTIONS}
@@ -383,7 +381,7 @@ class Table:
         return file_options(self.storage.format, self.parameters, self.read_options)
 
     def with_location(self, location: str) -> Self:
-        """Return the same table as seen from a client that reads ``location``."""
+        """Return the table with the location ``location``, for a client that reads it there."""
         return replace(self, location=location)
 
 
@@ -391,7 +389,7 @@ class Table:
 class StoredTable(Table):
     """A table as stored in the catalog.
 
-    ``version`` rises with each change that has no write id: of the table, its partitions, directories or copies.
+    ``version`` rises with each change of the table, its partitions, directories or copies that has no write id.
     """
 
     id: int
@@ -399,20 +397,20 @@ class StoredTable(Table):
 
     @classmethod
     def of(cls, table: Table, id: int) -> Self:
-        """Return the stored form of a table that has just been stored with this id."""
+        """Return the stored form of a table that was stored with the id ``id``."""
         given = {each.name: getattr(table, each.name) for each in fields(Table) if each.name != "id"}
         return cls(**given, id=id)
 
     @property
     def definition(self) -> Table:
-        """Return the same table without its id and version."""
+        """Return the table without its id and version."""
         return Table(**{each.name: getattr(self, each.name) for each in fields(Table) if each.name != "id"})
 
 
 def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that identify a row of a table: its ROW__ID and its partition.
+    """Return the columns that identify a row of a table: the partition columns and the columns of the ROW__ID.
 
-    The ROW__ID alone is not enough: ids of original files, and ids from Hive, are unique only within a partition.
+    The ROW__ID of a row from an original file or from Hive is unique only within a partition.
 
     Source: docs/architecture.md, "Decisions".
     """
@@ -421,11 +419,11 @@ def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[st
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of a table. It has one value per key, as text.
+    """A partition of a table, with the text of the value of each partition key.
 
-    ``location`` is relative to the file system root of every cluster that has the partition. The partition has the
-    primary cluster of its table; ``secondaries`` are its own secondary copies. ``storage`` is the partition's own
-    storage descriptor, or None if the partition uses the storage descriptor of its table.
+    ``location`` is relative to the root of each cluster that has the partition. The primary cluster of the partition is
+    the primary cluster of the table. ``secondaries`` are the secondary copies of the partition. ``storage`` is the
+    partition's own storage descriptor, or None if the partition uses the storage descriptor of its table.
     """
 
     database: str
@@ -452,7 +450,7 @@ class StoredPartition(Partition):
 
     @property
     def definition(self) -> Partition:
-        """Return the same partition without its id."""
+        """Return the partition without its id."""
         return Partition(**{each.name: getattr(self, each.name) for each in fields(Partition) if each.name != "id"})
 
 
@@ -463,7 +461,7 @@ V = TypeVar("V")
 class FrozenDict(dict[K, V]):
     """A dict that refuses each change. ``{**frozen, key: value}`` and ``frozen.copy()`` return a normal dict.
 
-    As a subclass of dict, it is written as JSON and pickled like a dict.
+    A FrozenDict is written as JSON and pickled like a dict.
     """
 
     __slots__ = ()
@@ -488,14 +486,14 @@ _EMPTY: FrozenDict[Any, Any] = FrozenDict()
 
 
 def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
-    """Return a mapping that cannot be changed, and does not change with ``values``."""
+    """Return a copy of ``values`` that cannot be changed."""
     if isinstance(values, FrozenDict):
         return values
     return FrozenDict(values) if values else _EMPTY
 
 
 def freeze(owner: Any, *names: str) -> None:
-    """Freeze the named fields of a dataclass, whose ``__post_init__`` calls this function. Lists become tuples."""
+    """Make the mappings in the named fields of a dataclass unchangeable, and its lists tuples, in ``__post_init__``."""
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, list):

@@ -15,18 +15,18 @@ NUL_IN_VALUE = "the value has a NUL character, which the name of a directory can
 """The reason why a text with a NUL character cannot be a partition value."""
 
 MAX_FOLDER_BYTES = 255
-"""The largest length of a folder's name in bytes, in most file systems and in HDFS."""
+"""The largest number of bytes in a folder's name, in most file systems and in HDFS."""
 
 LONG_FOLDER = (
     f"its folder would have a name of more than {MAX_FOLDER_BYTES} bytes, which file systems refuse; "
     "give the partition a shorter value"
 )
-"""The reason why a partition with too long a folder name is refused."""
+"""The reason why a partition is refused if the name of its folder is too long."""
 
 MAX_NAME_BYTES = 2000
-"""The largest length of a partition name in bytes. With the table's name it must fit into an index of PostgreSQL.
+"""The largest number of bytes in a partition name. Together with the table's name it must fit into an index.
 
-An entry of such an index has at most 2,704 bytes.
+An entry of an index of PostgreSQL has at most 2,704 bytes.
 """
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
@@ -51,7 +51,7 @@ ESCAPED = {
         "^",
     ]
 }
-"""A dict from special character to its escape, which has three bytes instead of one."""
+"""A dict from special character to its escape, which has three bytes."""
 _TABLE = str.maketrans(ESCAPED)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -64,13 +64,13 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """Return ``text`` without its escapes, the inverse of :func:`escape`.
 
-    Each ``%`` with two hexadecimal digits becomes one character. Any other ``%`` stays.
+    Each ``%`` that is followed by two hexadecimal digits becomes one character. Any other ``%`` stays unchanged.
     """
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
 
 def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
-    """Return the name of the partition with these values. The name is also its path below the table's folder.
+    """Return the name of the partition with these values, which is also the partition's path in the table's folder.
 
     NULL and the empty string become :data:`DEFAULT_PARTITION`.
     """
@@ -127,7 +127,7 @@ def partition_values(name: str) -> tuple[str, ...]:
 
 
 def nullable_values(name: str | None) -> tuple[str | None, ...]:
-    """Return the values in a partition's name, with None for NULL. The result is empty for a whole table (no name)."""
+    """Return the values in a partition's name, with None for NULL. If ``name`` is None, the result is empty."""
     if name is None:
         return ()
     return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

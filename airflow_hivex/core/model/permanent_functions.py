@@ -1,8 +1,7 @@
 """Permanent functions, with a Java class or an SQL body.
 
-The warehouse stores the classes for clients that run them, and does not run them itself. Source: Hive's Thrift
-structure Function; Spark's SQLFunction and UserDefinedFunction, which store an SQL function under a class with a fixed
-name.
+Source: Hive's Thrift structure Function; Spark's SQLFunction and UserDefinedFunction, which store an SQL function under
+a class with a fixed name.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from airflow_hivex.core.model.objects import OwnerType, freeze
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_CLASS, _LONGEST_URI = 4000, 65_536
-"""The largest numbers of characters in a class name and in a resource's URI. Hive stores 4,000 of each.
+"""The largest numbers of characters in a class name, and in the URI of a resource.
 
-Spark stores the queries of SQL functions as resources.
+Hive stores at most 4,000 characters of a URI. Spark stores the queries of SQL functions as URIs of resources.
 """
 
 
 class ResourceType(enum.Enum):
-    """Kinds of files that a function needs. Source: Hive ResourceType."""
+    """The kinds of files that a function needs. Source: Hive ResourceType."""
 
     JAR = "JAR"
     FILE = "FILE"
@@ -35,7 +34,7 @@ class ResourceType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FunctionResource:
-    """A file that a client loads before it calls the function; the URI is stored as it was given."""
+    """A file that a client loads before the client calls the function. The URI is stored unchanged."""
 
     type: ResourceType
     uri: str
@@ -86,17 +85,17 @@ def _check_text(what: str, text: str, most: int) -> None:
 _CLASS = "sqlFunction."
 _DATABASE = "catalogAndNamespace.part.1"
 _NUMBER = 3
-"""The number of digits in the number that comes before each part of the JSON in a resource."""
+"""The number of digits in the number that begins each resource with a part of the JSON text."""
 _PART = 3900
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """The definition of an SQL function, as texts of its creator.
+    """The definition of an SQL function, in the texts that its creator wrote.
 
-    ``database`` is the current database of its creator, for names without a database. ``returns`` is a type, or the
-    columns of a function that returns a table; it is empty if Spark has to find the type. Either ``expression`` or
-    ``query`` is the body.
+    ``database`` is the database of names that are written without a database. ``returns`` is the type of the result,
+    the columns of a table function, or an empty text if Spark has to find the type. Either ``expression`` or ``query``
+    is the body.
     """
 
     database: str
@@ -114,14 +113,14 @@ class SqlFunction:
         return self.query or self.expression or ""
 
     def definition(self, body: str | None = None, parameters: str | None = None) -> str:
-        """Return the text after the name in CREATE FUNCTION, with another body or list of parameters if given."""
+        """Return the text after the name in CREATE FUNCTION, with ``body`` and ``parameters`` if they are given."""
         returns = f"TABLE ({self.returns})" if self.is_table else self.returns
         returns = f" RETURNS {returns}" if returns else ""
         deterministic = "" if self.is_deterministic else " NOT DETERMINISTIC"
         return f"({parameters or self.parameters}){returns}{deterministic} RETURN {body or self.body}"
 
     def as_function(self, database: str, name: str, owner: str | None, created_ms: int) -> PermanentFunction:
-        """Return the definition as a permanent function, in a form that Spark can read, too."""
+        """Return the definition as a permanent function, in the form in which Spark stores SQL functions."""
         properties = {
             "sqlFunction.returnType": self.returns,
             "sqlFunction.isTableFunc": str(self.is_table).lower(),

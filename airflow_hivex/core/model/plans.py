@@ -1,6 +1,6 @@
-"""The plan of a job and its result. Each is one JSON document, the same for every runner.
+"""The plan of a job, and the result of a job. All runners use the same JSON documents for them.
 
-A plan is self-contained: a runner can run it without the metastore. Locations are full URIs.
+A runner can run a plan without the metastore. Locations are full URIs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PRELUDE = "hivex.prelude"
 
 @dataclass(frozen=True, slots=True)
 class WriteIdFilter:
-    """The visible write ids of a scan: up to ``high_watermark``, without ``exceptions``."""
+    """The visible write ids of a scan: all ids up to ``high_watermark``, without the ids in ``exceptions``."""
 
     high_watermark: int
     exceptions: tuple[int, ...] = ()
@@ -24,11 +24,11 @@ class WriteIdFilter:
 
 @dataclass(frozen=True, slots=True)
 class OriginalFiles:
-    """Files without metadata columns whose rows get their row ids in one sequence for each bucket.
+    """Files without metadata columns. The rows of each bucket get consecutive row ids.
 
     ``place`` is the URI of the partition's directory. ``files`` are pairs of a name below ``place`` and a number of
-    rows. With ``folder`` the job itself lists the files of this folder below ``place``: in Hive, LOAD DATA moves such
-    files into a delta.
+    rows. If ``folder`` is not None, the job lists the files of this folder below ``place``. Such a folder is a delta
+    into which Hive's LOAD DATA has moved files.
     """
 
     place: str
@@ -40,13 +40,14 @@ class OriginalFiles:
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Directories that are read together. All files have the row ``layout`` (None for a table without transactions).
+    """Directories that are read together. All files have the row ``layout``; None means a table without transactions.
 
-    Partition values are in ``paths`` below ``base_path``, unless ``values`` has them. With ``values`` all directories
-    belong to one partition, whose place does not follow from its values (ADD PARTITION ... LOCATION). ``files`` is the
-    number of files that the directories must have, or None if it is not known. The number is a minimum if some
-    directories are ``growing``. These are deltas of streaming batches, which may have got more files since. The layout
-    ``original`` is for files without metadata columns whose rows need ids; ``originals`` has these files.
+    If ``values`` is None, the partition values are the names of the directories in ``paths`` below ``base_path``.
+    Otherwise all directories belong to the partition with ``values``, whose location does not show its values (ADD
+    PARTITION ... LOCATION). ``files`` is the number of files that the directories must have, or None if the number is
+    not known. If ``growing`` is true, it is the least number, because a delta of a streaming batch can get more files
+    at any time. The layout ``original`` means files without metadata columns whose rows need row ids. These files are
+    in ``originals``.
     """
 
     paths: tuple[str, ...]
@@ -62,12 +63,11 @@ class ScanPart:
 class Scan:
     """One table of the query, which the job reads and registers under the name ``view``.
 
-    All ``parts`` together have the rows; an empty table has no part. ``base_path`` is the table's location. The
-    directories of a transactional table are Hive's bases and deltas. Parts may have different layouts, since
-    directories keep the layout in which they were written. ``filter`` is set only if a directory has write ids that the
-    snapshot must not see. ``deletes`` are the delete delta directories, whose rows name deleted rows of all parts. With
-    ``row_ids`` the metadata columns come first; ``row_id`` is the name of an additional last column with Hive's
-    ROW__ID. Row ids with write ids up to ``partition_row_ids`` are unique only in their partition.
+    The rows are those of all ``parts``; an empty table has no part. Parts can have different layouts. ``base_path`` is
+    the table's location. ``filter`` is set only if a directory has write ids that the snapshot must not see.
+    ``deletes`` are the delete delta directories, which name the deleted rows of all parts. If ``row_ids`` is true, the
+    result has the metadata columns before all others. If ``row_id`` is not None, the result has a last column of this
+    name with Hive's ROW__ID. Row ids with write ids up to ``partition_row_ids`` are unique only within their partition.
     """
 
     view: str
@@ -88,9 +88,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Files of LOAD DATA, which the query reads under the name ``view``; ``paths`` are their URIs.
+    """The files of LOAD DATA. The query reads them under the name ``view``. ``paths`` are the URIs of the files.
 
-    ``columns`` are the columns of the target, in its order. ``options`` are the options of a reader of the format.
+    ``columns`` are the columns of the target, in its order. ``options`` are the options of Spark's reader.
     """
 
     view: str
@@ -102,7 +102,7 @@ class LoadedFiles:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
-    """A CHECK of a table: its name, its condition in Spark SQL, and the columns that it reads, in lower case."""
+    """A CHECK of a table: its name, its condition in Spark SQL, and the columns in the condition, in lower case."""
 
     name: str
     sql: str
@@ -111,20 +111,25 @@ class PlannedCheck:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The target of the plan's query: one base or delta directory per partition.
+    """The target of the plan's query: one base or delta directory for each partition with new rows.
 
-    The query returns ``columns`` by position, then the dynamic partition columns; ``static`` has the text values of the
-    static partition columns (None for NULL). With ``by_name`` the query's columns match columns of the same names. With
-    ``overwrite`` the directory is ``base_W``, otherwise ``delta_W_W_S``. ``format`` and ``options`` describe the files;
-    the format is ``orc`` in all layouts except ``plain``. ``input_columns`` are the columns that the column list of an
-    INSERT names. ``defaults`` are values in Spark SQL for columns that are not given, ``not_null`` are columns that are
-    never NULL; both have names in lower case. ``batch`` is the lowest and the highest write id of a streaming batch,
-    whose transactions share a delta. ``compacted`` is set for a compaction: the lowest and the highest write id that
-    the compaction covers, and its transaction. With ``is_external`` other programs read the files, so all values are
-    stored in the form that these programs expect. ``condition`` must be true for all inserted rows. ``texts`` are the
-    positions of the query's columns that are constant texts. Each of these texts is cast to its column's type. With
-    ``casts`` all values are cast in this way, and invalid values become NULL, as with Spark's store assignment policy
-    LEGACY.
+    - ``static`` has the texts of the values of the static partition columns (None for NULL).
+    - By default the query returns ``columns`` in their order, and then the dynamic partition columns. If ``by_name`` is
+      true, each column of the query belongs to the column of the same name. ``input_columns`` are the columns that the
+      column list of an INSERT names.
+    - If ``overwrite`` is true, the directories are named ``base_W``, otherwise ``delta_W_W_S``.
+
+    - ``format`` and ``options`` describe the files. The format is ``orc`` in all layouts except ``plain``.
+    - ``defaults`` has values in Spark SQL for columns that are not given, and ``not_null`` the columns that are never
+      NULL, by lower-case names. ``condition`` must be true for all inserted rows.
+    - ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
+
+    - ``compacted`` is set for a compaction: the lowest and the highest write id that it covers, and its transaction.
+    - If ``is_external`` is true, values are stored in the form that other programs expect, because they read the files.
+
+    - ``texts`` are the positions of the query's columns that are constant texts. Each of these texts is cast to its
+      column's type. If ``casts`` is true, all values are cast, and invalid values become NULL, as with Spark's store
+      assignment policy LEGACY.
     """
 
     path: str
@@ -155,16 +160,16 @@ class Write:
 
     @property
     def batch_suffix(self) -> str:
-        """Return the suffix that identifies the transaction's files in the delta of its streaming batch."""
+        """Return the suffix in the names of the transaction's files in the delta of its streaming batch."""
         return "" if self.batch is None else f"_{self.write_id - self.batch[0]}"
 
 
 CLAUSE = "__clause"
-"""The column of a :class:`ChangePart` with the number of the clause that applies to a row, or NULL if none applies."""
+"""The column of a :class:`ChangePart` with the number of the clause that applies to a row, or NULL for no clause."""
 SOURCE_ROW = "__source_row"
-"""The column that identifies the rows of a MERGE's source."""
+"""The column with the number of a row of a MERGE's source."""
 SOURCE_STRUCT = "__source"
-"""The column of a :class:`ChangePart` with the source's row as a struct, if a clause takes columns by name."""
+"""The column of a :class:`ChangePart` with the source's row as a struct, if a clause assigns columns by name."""
 
 
 def assigned_name(clause: int, value: int) -> str:
@@ -177,12 +182,12 @@ def assigned_name(clause: int, value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """The action of a clause of an UPDATE, DELETE or MERGE on a row; ``columns`` are the assigned columns.
+    """The action of a clause of an UPDATE, DELETE or MERGE on a row. ``columns`` are the assigned columns.
 
-    ``values`` is the number of values of an INSERT without a list of columns. With ``by_name`` each column gets the
-    value of the source's column of the same name. With ``fills``, too, the source may lack columns. These columns stay
-    unchanged in an updated row, and get their default values in a new row. ``defaults`` are the positions of values
-    that are DEFAULT, ``texts`` of values that are constant texts or NULL.
+    ``values`` is the number of values of an INSERT without a list of columns. If ``by_name`` is true, each column gets
+    the value of the source's column of the same name. If ``fills`` is also true, the source is allowed to lack columns.
+    These columns stay unchanged in an updated row, and get their default values in an inserted row. ``defaults`` are
+    the positions of values that are DEFAULT, and ``texts`` those of values that are constant texts or NULL.
     """
 
     action: str
@@ -196,7 +201,7 @@ class ChangeRule:
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """A query of rows, and the rules for these rows. The query's column ``__clause`` has the number of a row's rule."""
+    """A query, and the rules for its rows. The column ``__clause`` of the query has the number of each row's rule."""
 
     sql: str
     rules: tuple[ChangeRule, ...]
@@ -204,12 +209,12 @@ class ChangePart:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """An UPDATE, DELETE or MERGE. ``matched`` reads the target's view, with row ids.
+    """An UPDATE, DELETE or MERGE. ``matched`` reads ``target_view``, the view of the target with row ids.
 
-    A MERGE's ``source`` is stored as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
-    ``source_rest_view``, the rows of the source without a match. If there is no source, ``unmatched`` returns only the
-    inserted rows. ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` without a match.
-    ``added`` are written columns that ``target_view`` does not have yet.
+    In a MERGE, the rows of the query ``source`` are the view ``source_view``, which ``matched`` also reads.
+    ``unmatched`` reads ``source_rest_view``, the rows of the source without a match. Without a ``source``,
+    ``unmatched`` returns the inserted rows. ``unmatched_by_source`` reads ``target_rest_view``, the rows of the target
+    without a match. ``added`` are written columns that ``target_view`` lacks.
     """
 
     operation: str
@@ -225,7 +230,7 @@ class Changes:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return all texts in Spark SQL."""
+        """Return all texts of the changes in Spark SQL."""
         parts = (self.matched, self.unmatched, self.unmatched_by_source)
         return (*(part.sql for part in parts if part is not None), self.source or "")
 
@@ -234,8 +239,8 @@ class Changes:
 class PlannedValues:
     """A list of VALUES. Each value is cast separately to the type of its column.
 
-    ``cells`` are the values in Spark SQL, row by row. ``types`` are Spark's types of those values that are constants,
-    and None for other values. ``names`` are the names of the columns, if an alias gives them.
+    ``cells`` are the values in Spark SQL, row by row. ``types`` has Spark's type of each constant, and None for each
+    other value. ``names`` are the names of the columns, if an alias gives them.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -261,11 +266,10 @@ class PlannedInsert:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The even distribution of rows over files by a compaction. With ``buckets`` None the number of files stays.
+    """The even distribution of rows over ``buckets`` files by a compaction. None keeps the number of files.
 
-    ``order_by`` is the text after ORDER BY in Spark SQL. Without it the rows stay in the order of their ids. The new
-    row ids begin with ``first_row_id``. This number ensures that no other row, in any version or partition, has the
-    same id.
+    ``order_by`` is the text after ORDER BY in Spark SQL, or None for the order of the current row ids. The rows get
+    consecutive row ids from ``first_row_id``, which no other row of the table has, in any version or partition.
     """
 
     buckets: int | None = None
@@ -277,11 +281,11 @@ class Rebalance:
 class Compaction:
     """The compaction of a plan's only scan: its rows are written unchanged into one directory of a table or partition.
 
-    The plan's ``write`` names the directory. With ``overwrite`` it is a base, without the rows that the scan's delete
-    deltas name. Otherwise it is a delta, and a delete delta with the rows of the scan's delete deltas. With
-    ``is_of_one_layout`` all files have the row layout of the new files, so the job may copy parts of files instead of
-    rewriting all rows. ``rows`` and ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance``
-    gives the rows of a base new ids.
+    The plan's ``write`` names the directory. If ``write.overwrite`` is true, the directory is a base without the
+    deleted rows. Otherwise the compaction makes a delta, and merges the scan's delete deltas into one delete delta. If
+    ``is_of_one_layout`` is true, all files have the row layout of ``write``, so the job can copy parts of files.
+    ``rows`` and ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance`` gives different row
+    ids to the rows of a base.
     """
 
     deletes: tuple[ScanPart, ...] = ()
@@ -303,9 +307,9 @@ class PlannedCopy:
 
 @dataclass(frozen=True, slots=True)
 class FileCopies:
-    """Files that a job copies; ``bytes_per_second`` limits all tasks together. A different file is never replaced.
+    """Files that a job copies. ``bytes_per_second`` limits all tasks together. Existing files are never replaced.
 
-    The result has one row per file: its number, its outcome, its checksum, and the location and text of a problem.
+    The result has one row for each file: number, outcome, checksum, and the location and text of a problem.
     """
 
     files: tuple[PlannedCopy, ...]
@@ -316,9 +320,9 @@ COPIED = "copied"
 KEPT = "kept"
 """The outcome of a file that already had an equal copy."""
 IN_THE_WAY = "in the way"
-"""The outcome of a file that is not copied, because a different file has the URI of the copy already."""
+"""The outcome of a file that is not copied, because a different file exists at the URI of the copy."""
 WRONG_SIZE = "wrong size"
-"""The outcome of a file whose size differs from its listing; the job makes no copy."""
+"""The outcome of a file that is not copied, because its size differs from the size in the plan."""
 FAILED = "failed"
 """The outcome of a file that could not be read or written."""
 
@@ -327,8 +331,9 @@ FAILED = "failed"
 class PlannedRoot:
     """The root of a cluster's file system, which all processes of a job must see.
 
-    ``path`` is the path of a local folder, or of a folder that each host mounts. ``marker`` is the root marker, which
-    has the ``root_id``. Both are empty if the URI alone identifies the file system, or if the root has no marker yet.
+    ``path`` is the path of a local folder, or of a folder that each host mounts. ``marker`` is the path of the marker
+    file, whose content is ``root_id``. All three are empty if the URI identifies the file system, or the root has no
+    marker yet.
     """
 
     cluster: str
@@ -342,15 +347,19 @@ class PlannedRoot:
 class Plan:
     """One job: scans, the Spark SQL over their views, and the target of its rows.
 
-    A runner cancels the job by its ``tag``; Spark's UI shows its ``name``. Without ``write`` at most ``max_rows`` rows
-    are returned (None: all). ``parameters`` bind the ``:name`` markers. With ``changes`` there is no ``sql``, and
-    ``write`` is the target of the changes. With ``inserts`` there is neither ``sql`` nor ``write``; the inserts may
-    read ``sources``. A ``compaction`` and ``copies`` have no ``sql``, either. ``scheduler_pool`` is the pool of the job
-    in Spark's fair scheduler. ``loaded`` are files of LOAD DATA. With ``explain``, a form of EXPLAIN, the rows of the
-    result are the texts of Spark's plans, and no query runs. A ``command`` is a Spark command about functions, whose
-    rows are returned. ``values`` are the values of ``sql`` if it is a list of VALUES. ``roots`` are the roots of the
-    clusters whose files the job reads or writes. ``prelude`` has the statements that declare the variables and
-    temporary functions in the texts.
+    - A runner cancels the job by its ``tag``. Spark's UI shows its ``name``.
+    - ``sql`` is a query; the job returns at most ``max_rows`` of its rows (None: all), or writes them to ``write``.
+      ``parameters`` has values for the ``:name`` markers. ``values`` are the values of ``sql`` if it is a list of
+      VALUES.
+    - Instead of ``sql`` a plan can have ``changes`` with the target ``write``; ``inserts``, which can read ``sources``;
+      a ``compaction``; ``copies``; or a ``command`` about functions, whose rows are returned.
+    - ``explain`` is a mode of EXPLAIN. If it is set, no query runs, and the result has the texts of Spark's plans.
+
+    - ``loaded`` are files of LOAD DATA.
+    - ``scheduler_pool`` is the pool of the job in Spark's fair scheduler.
+
+    - ``roots`` are the roots of the clusters whose files the job reads or writes.
+    - ``prelude`` has the statements that declare the variables and temporary functions in the texts.
     """
 
     tag: str
@@ -383,7 +392,7 @@ class Plan:
 
     @property
     def session_key(self) -> tuple[tuple[str, str], ...]:
-        """Return a key of the session that the job needs: its configuration and its prelude."""
+        """Return the configuration and the prelude of the job. Jobs with equal keys can share a Spark session."""
         prelude = tuple((PRELUDE, each) for each in self.prelude)
         return (*sorted(self.spark_conf.items()), *prelude)
 
@@ -395,10 +404,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenDirectory:
-    """A base, delta or delete delta directory that a job made.
+    """A base, delta or delete delta directory that a job has written.
 
-    ``partition`` is the name of its partition, or None for a table without partitions. ``values`` are the values of the
-    partition as texts, or None for NULL. ``row_layout`` is the layout of its files, or None for the table's layout.
+    ``partition`` is the name of the partition, or None for a table without partitions. ``values`` are the values of the
+    partition as texts, with None for NULL. ``row_layout`` is the layout of the files, or None for the table's layout.
     """
 
     partition: str | None
@@ -417,9 +426,9 @@ class WrittenDirectory:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The result of a job: columns and rows of a query, or the directories of a write.
+    """The result of a job: the columns of a query, or the directories of a write.
 
-    ``inserted`` has the directories of each of several INSERTs, in their order.
+    ``inserted`` has, for each of several INSERTs, the directories that it has written.
     """
 
     columns: tuple[Column, ...] = ()

@@ -1,7 +1,7 @@
 """Predicates on partition columns, and their evaluation for one partition.
 
-A predicate prunes partitions, so its result may be NO only if Spark's own filter would drop every row of the partition.
-If the result depends on unknown values, it is MAYBE, and the partition stays.
+A predicate prunes partitions: a query does not read a partition for which the result is NO or NULL. If the result
+depends on unknown values, it is MAYBE, and the query reads the partition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Operand: TypeAlias = ColumnReference | Call
 
 
 class Truth(enum.Enum):
-    """SQL's three truth values, and MAYBE for an undecided predicate."""
+    """SQL's three truth values, and MAYBE for a predicate whose truth is not known."""
 
     YES = "yes"
     NO = "no"
@@ -39,9 +39,9 @@ class Truth(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``operand operator value``; the operator is one of ``= <> < <= > >= <=>``.
+    """``operand operator value``, with one of the operators ``= <> < <= > >= <=>``.
 
-    ``is_of_between`` is set for a bound of BETWEEN. For such a bound Spark 4 does not pad texts of CHAR.
+    ``is_of_between`` is true for a bound of BETWEEN, for which Spark 4 does not pad texts of CHAR.
     """
 
     operand: Operand
@@ -54,8 +54,8 @@ class Comparison:
 class In:
     """``operand IN (values)``.
 
-    ``type`` is the common Python type of the values that are not NULL, or None if they have several types. With a
-    common type, ``set`` has the values for fast look-up; otherwise ``set`` is empty.
+    ``type`` is the common Python type of the values that are not NULL, or None if they have several types. If ``type``
+    is not None, ``set`` has the values for fast look-up; otherwise ``set`` is empty.
     """
 
     operand: Operand
@@ -108,7 +108,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An expression that is not evaluated here; it never prunes a partition."""
+    """An expression that is not evaluated, and never prunes a partition."""
 
 
 Predicate: TypeAlias = Comparison | In | Like | IsNull | Not | And | Or | Unknown
@@ -130,7 +130,7 @@ _PLAIN_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
-    """Return the columns that a predicate names, without columns of its unknown parts."""
+    """Return the columns in a predicate, without the columns in its unknown parts."""
     match predicate:
         case Unknown():
             return frozenset()
@@ -156,7 +156,7 @@ def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
 
 
 def restricts(predicate: Predicate) -> bool:
-    """Return whether a predicate can exclude a row, whatever the values of its unknown parts are."""
+    """Return whether a predicate can exclude a row without the values of its unknown parts."""
     match predicate:
         case Unknown():
             return False
@@ -170,7 +170,7 @@ def restricts(predicate: Predicate) -> bool:
 
 
 def _may_hold(predicate: Predicate) -> bool:
-    """Return whether the negation of a predicate can exclude a row, whatever the values of its unknown parts are."""
+    """Return whether the negation of a predicate can exclude a row without the values of its unknown parts."""
     match predicate:
         case Unknown():
             return False
@@ -188,8 +188,8 @@ def evaluate(
 ) -> Truth:
     """Return the truth of ``predicate`` for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
-    The result is MAYBE for a column that is not in ``values``, for two values whose comparison depends on Spark's
-    settings or casts, and for a function of a column of unknown type.
+    The result is MAYBE if the predicate depends on a column that is not in ``values``, on a comparison whose result
+    depends on Spark's settings or casts, or on a function of a column of unknown type.
     """
     match predicate:
         case Unknown():
@@ -227,7 +227,7 @@ def _first_of(
     values: Mapping[str, Value],
     types: Mapping[str, ColumnType],
 ) -> Truth:
-    """Return the first truth in ``order`` that an operand has.
+    """Return the first truth in ``order`` that one of the operands has.
 
     If no operand has a truth in ``order``, the result is the opposite of the first truth in ``order``.
     """
@@ -255,7 +255,7 @@ def _compare(left: Value, operator: str, right: Value, numbers: re.Pattern[str] 
 
 
 _SIMPLY_EQUAL = (str, int, date)
-"""Types with an equal comparison in Spark and Python, if both values have the type."""
+"""The types whose values are compared in the same way by Spark and by Python."""
 
 
 def _in(value: Value, predicate: In) -> Truth:
@@ -273,15 +273,15 @@ _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(
 
 
 class PaddedText(str):
-    """A value of a CHAR column. Spark pads it and the compared value, so we do not decide the comparison."""
+    """A value of a CHAR column. The result of a comparison is MAYBE, because Spark pads both values."""
 
     __slots__ = ()
 
 
 def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Return both values in the form in which Spark compares them, or None if this form is not certain.
+    """Return both values, converted as Spark converts them before it compares them, or None if this is not certain.
 
-    The form of floating-point values is not certain: the type decides on rounding, and NaN equals NaN in Spark.
+    It is not certain for floating-point values: the type decides on rounding, and NaN equals NaN in Spark.
     """
     kinds = type(left), type(right)
     if kinds == (str, str) or kinds == (date, date) or kinds == (bool, bool):
@@ -299,9 +299,9 @@ def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[objec
 
 
 def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Return the text, cast to the type of the other value, and the other value.
+    """Return the text, cast to the type of ``other``, and ``other``.
 
-    The result is None if it depends on Spark's settings whether Spark casts the text to this type.
+    The result is None if the text is not certain to be cast to this type with all settings of Spark.
     """
     if type(other) is int and numbers.fullmatch(text):
         return int(text), other
@@ -321,7 +321,7 @@ def _aligned_moments(left: datetime, right: datetime) -> tuple[object, object] |
 
 
 def _is_short(number: object) -> bool:
-    """Return whether a number has few digits. Spark's common decimal type of two such numbers then keeps all digits."""
+    """Return whether a number has so few digits that Spark compares two such numbers without rounding."""
     if not isinstance(number, Decimal):
         return True
     exponent = number.as_tuple().exponent
@@ -405,7 +405,7 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    """Return the number with its type's scale, so that 1.5 and 1.50 are the same value."""
+    """Return the number with the scale of its type, so that 1.5 and 1.50 become equal."""
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r} is not a decimal number")
     units = Fraction(text) * 10**scale
@@ -417,9 +417,8 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
 def wildcard_expression(parts: Sequence[str | None]) -> str:
     """Return the regular expression of a pattern for ``fullmatch``.
 
-    ``parts`` are expressions for a fixed number of characters, or None for any number of any characters. Each text
-    between two wildcards matches only at its first occurrence, so the matching does not backtrack. With ``.*`` for each
-    wildcard, each wildcard would multiply the time by the length of the text, and the matching would block all threads.
+    ``parts`` are expressions for a fixed number of characters, or None for any number of any characters. The matching
+    does not backtrack, so it is fast for any number of None.
     """
     segments: list[list[str]] = [[]]
     for part in parts:
@@ -437,8 +436,8 @@ def wildcard_expression(parts: Sequence[str | None]) -> str:
 def name_expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern of names, as in SHOW and from clients of Hive.
 
-    ``*`` means any characters, ``.`` means one character, and ``|`` separates alternatives. SQL's ``%`` means the same
-    as ``*``, as newer Hive and users of LIKE expect.
+    ``*`` means any characters, ``.`` means one character, and ``|`` separates alternatives. ``%`` means the same as
+    ``*``, as in LIKE and in newer releases of Hive.
     """
     alternatives = (
         wildcard_expression(

@@ -11,10 +11,10 @@ from airflow_hivex.core.model.sizes import shown_size
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The current counts of a job: the stages and tasks that Spark has planned, and their rows.
+    """The current counts of a job: the stages and tasks that Spark has planned, and the rows of these tasks.
 
-    More stages may follow: Spark plans them as results come in. A count that the cluster does not report is None.
-    ``link`` is the address of Spark's own pages about the job, or None.
+    Spark can plan more stages while the job runs. A count that the cluster does not report is None. ``link`` is the
+    address of Spark's own pages about the job, or None.
     """
 
     stages: int = 0
@@ -48,4 +48,4 @@ class Progress:
 
 
 ProgressReport: TypeAlias = Callable[[Progress], None]
-"""A function that a runner calls with the progress of a job, in another thread."""
+"""A function that a runner calls with the progress of a job, in a thread of the runner."""

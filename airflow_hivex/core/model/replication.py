@@ -12,7 +12,7 @@ from datetime import datetime
 class ReplicatedDirectory:
     """A part of a table that is copied to a cluster: a directory, an original file, or a partition of a plain table.
 
-    ``location`` is the location on the target, relative to its root.
+    ``location`` is the location of the copy, relative to the root of the target cluster.
     """
 
     partition: str | None
@@ -27,9 +27,8 @@ class ReplicatedDirectory:
 class ReplicatedTable:
     """The result of a replication for one table.
 
-    ``directories`` are the copied directories, which the cluster lacked. ``partitions`` are the partitions that the
-    cluster has afterwards. ``valid_write_ids`` is the snapshot of the copy, or None for a view or a table without
-    transactions.
+    ``directories`` are the copied directories. ``partitions`` are the partitions that the cluster has after the
+    replication. ``valid_write_ids`` is the snapshot of the copy, or None for a view or a table without transactions.
     """
 
     table: str
@@ -52,9 +51,9 @@ class ReplicatedTable:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """The result of a replication: all its tables as of one snapshot.
+    """The result of a replication. The copies of all tables are of the same snapshot.
 
-    Files from an earlier, killed replication count as ``files_kept``, and not as ``files_copied``.
+    Files that a killed replication has copied count as ``files_kept``, and not as ``files_copied``.
     """
 
     cluster: str
@@ -67,7 +66,7 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """The progress of a running copy. Files count when they are verified; bytes when they are written or kept."""
+    """The progress of a running copy: the verified files, and the bytes that were written or existed already."""
 
     files_done: int
     files: int
@@ -79,10 +78,10 @@ class CopyProgress:
 class CopyStatus:
     """The current state of the copy of a partition on a cluster. ``partition`` is None for a table without partitions.
 
-    ``lag_ms`` is the age of the oldest directory that the copy lacks, since its registration on the primary. It is 0
-    for a current copy, and None for the primary or if the age is not known. ``write_id`` is the highest write id of the
-    copy, and ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions has
-    no registered directories, so its numbers are 0.
+    ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary. It is 0 for a
+    current copy, and None for the primary and if the time is not known. ``write_id`` is the highest write id of the
+    copy, and ``lag_commits`` is the number of commits that the copy lacks, without compactions. For a table without
+    transactions, all these numbers are 0.
     """
 
     partition: str | None
@@ -104,7 +103,7 @@ class CopyStatus:
 
 
 class LostReason(enum.Enum):
-    """The fate of a directory when the primary cluster is lost."""
+    """The result for a directory when the primary cluster of its table is lost."""
 
     LOST = "lost"
     WITHDRAWN = "withdrawn, as the same write is lost elsewhere"
@@ -114,10 +113,10 @@ class LostReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LostDirectory:
-    """A directory whose rows are lost with a primary cluster, or are kept although other rows of their write are lost.
+    """A directory that is lost with a primary cluster, or that is kept although a write in it is partly lost.
 
-    ``write_ids`` are the first and the last write id. They are None for an original file, and for a partition of a
-    plain table, whose ``directory`` is empty.
+    ``write_ids`` are the first and the last write id, or None for an original file. For a partition of a table without
+    transactions, ``write_ids`` is None, and ``directory`` is empty.
     """
 
     partition: str | None
@@ -128,7 +127,7 @@ class LostDirectory:
     size_bytes: int = 0
 
     def describe(self) -> str:
-        """Return the loss as a line of a list."""
+        """Return the directory and its loss as a line of a list."""
         of = f" of partition {self.partition}" if self.partition is not None else ""
         if not self.directory:
             return f"all files{of}: {self.reason.value}"
@@ -144,7 +143,8 @@ class LostDirectory:
 class PrimaryChange:
     """The result of a change of a table's primary cluster, or of its dry run.
 
-    ``lost`` is empty without ``force``. ``confirmation`` is the text by which a user confirms this loss, or None.
+    ``lost`` are the directories that a change with ``force`` loses. Without ``force`` it is empty. ``confirmation`` is
+    the text by which a user confirms this loss, or None.
     """
 
     table: str
@@ -160,7 +160,7 @@ class PrimaryChange:
     def lost_write_ids(self) -> tuple[tuple[int, int], ...]:
         """Return the write ids that lose rows, as ranges of the first and the last id.
 
-        A compaction counts with all its ids.
+        If a compacted directory is lost, all its write ids are in the result.
         """
         return write_id_spans(self.lost)
 
@@ -190,7 +190,7 @@ MOVE_STEPS: Mapping[MoveState, frozenset[MoveState]] = {
     MoveState.SWITCHED: frozenset(),
     MoveState.CANCELLED: frozenset(),
 }
-"""The states that may follow each state."""
+"""A dict from state to the possible next states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +208,10 @@ class MoveBlocker:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A table of a move. ``before`` is its current primary cluster, ``size_bytes`` the number of bytes to copy.
+    """A table of a move. ``before`` is its current primary cluster, and ``size_bytes`` is the number of bytes to copy.
 
-    ``is_linked`` is set for a table of another namespace, which keeps its primary cluster and gets a copy.
+    ``is_linked`` is true for a table of another namespace that a link shows. The move copies such a table, and does not
+    change its primary cluster.
     """
 
     table: str
@@ -222,10 +223,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """The plan of a move that begins now; nothing is changed. ``notices`` are facts that do not prevent the move.
-
-    ``estimated_s`` is the time for the bytes at ``bytes_per_second``.
-    """
+    """The plan of a move. ``notices`` are facts for the user that do not prevent the move."""
 
     namespace: str
     cluster: str
@@ -241,16 +239,16 @@ class MovePlan:
 
     @property
     def estimated_s(self) -> float:
-        """Return the seconds that copying takes at ``bytes_per_second``."""
+        """Return the time, in seconds, that copying takes at ``bytes_per_second``."""
         return self.size_bytes / self.bytes_per_second
 
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """The progress of a running move. ``round`` is 1 for the first copy, and higher for copies of later writes.
+    """The progress of a running move. ``round`` is 1 for the first copy, and higher for copies of added writes.
 
-    ``bytes_done`` and ``size_bytes`` belong to the table that is being copied. ``bytes_copied`` is the number of bytes
-    of the tables that were copied before it.
+    ``bytes_done`` and ``size_bytes`` are those of the table that is being copied. ``bytes_copied`` is the number of
+    bytes of the tables that were copied before this table.
     """
 
     round: int
@@ -285,7 +283,7 @@ MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", 
 class MovedNamespace:
     """The result of a move, or of its dry run. ``tables`` are the tables whose primary cluster has changed.
 
-    ``is_changed`` is False for a dry run, and if the namespace was on the cluster already.
+    ``is_changed`` is False for a dry run, and for a namespace that was on the cluster before.
     """
 
     namespace: str
@@ -300,6 +298,6 @@ class MovedNamespace:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """Return the result as statements and the command line show it."""
+        """Return the result as a row with the columns :data:`MOVE_COLUMNS`."""
         facts = (self.is_changed, len(self.tables), self.bytes_copied, self.rounds, round(self.locked_s, 3))
         return (self.namespace, self.cluster, *facts)

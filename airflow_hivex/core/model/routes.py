@@ -1,4 +1,4 @@
-"""Routes: the cluster that runs a statement, and the reasons against the other clusters."""
+"""Routes: the cluster that runs a statement, and the reasons why other clusters cannot run it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 class RouteInput:
     """A table that a statement reads.
 
-    ``partitions`` are the names of the needed partitions; a table without partitions has only None. ``present`` is a
-    dict from secondary cluster to the partitions with current copies there. ``stale`` is a dict from secondary cluster
-    to the partitions whose copies lag behind the snapshot. The primary has all partitions (docs/reference/clusters.md,
-    M6 and M11).
+    ``partitions`` are the names of the needed partitions, or only None for a table without partitions. ``present`` is a
+    dict from secondary cluster to the partitions with current copies on this cluster. ``stale`` is a dict from
+    secondary cluster to the partitions whose copies lag behind the snapshot. The primary has all partitions
+    (docs/reference/clusters.md, M6 and M11).
     """
 
     table: str
@@ -25,7 +25,7 @@ class RouteInput:
 
 @dataclass(frozen=True, slots=True)
 class RouteOutput:
-    """A table that a statement writes; ``primary`` is None when the statement creates it."""
+    """A table that a statement writes. ``primary`` is None if the statement creates the table."""
 
     table: str
     primary: str | None
@@ -39,15 +39,15 @@ class Lack:
 
     - ``missing``: the cluster has no copy.
     - ``stale``: the copy lags.
-    - ``not primary``: only the primary may write the table.
-    - ``not configured``: the cluster ``primary`` is unknown. ``table`` is empty.
-    - ``not usable``: the cluster cannot be reached, for example. ``table`` is empty, and ``problem`` is the reason. If
-      ``may_pass`` is true, a retry may help.
-    - ``lags``: the copies on the cluster have no common earlier moment that is recent enough for the session. ``table``
-      is empty, and ``problem`` is the reason.
+    - ``not primary``: only the primary is allowed to write the table.
+    - ``not configured``: the candidate, ``primary``, is not a configured cluster. ``table`` is empty.
+    - ``not usable``: the cluster cannot be used, for example because it cannot be reached. ``table`` is empty, and
+      ``problem`` is the reason. If ``may_pass`` is true, a retry can succeed.
+    - ``lags``: the session accepts copies that lag, but those on the cluster lag too much, or have no snapshot in
+      common. ``table`` is empty, and ``problem`` is the reason.
 
     ``partitions`` has the names of the first ten partitions that the cluster lacks, and ``count`` is the number of all
-    such partitions. If the whole table is meant, ``partitions`` is empty and ``count`` is 0.
+    lacking partitions. If the cluster lacks the whole table, ``partitions`` is empty and ``count`` is 0.
     """
 
     table: str
@@ -59,7 +59,7 @@ class Lack:
     may_pass: bool = False
 
     def describe(self) -> str:
-        """Return the lack as a part of a sentence."""
+        """Return a description of the lack, as a part of a sentence."""
         if self.reason == "not primary":
             return f"{self.table} may be written on its primary {self.primary} only"
         if self.reason == "not configured":
@@ -91,16 +91,15 @@ class Candidate:
 
     @property
     def is_unusable(self) -> bool:
-        """Return whether the cluster has all the data, but cannot be used now."""
+        """Return whether the cluster has all the data, but cannot be used."""
         return bool(self.lacks) and all(lack.reason == "not usable" for lack in self.lacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The decision of the router. If no candidate can run the statement, ``cluster`` is None and ``reason`` says why.
+    """The decision of the router. If no candidate can run the statement, ``cluster`` is None, and ``reason`` says why.
 
-    ``alternative`` is then a cluster that is not a candidate, and could run the statement if the session were pinned to
-    it.
+    In this case, ``alternative`` is a cluster that could run the statement if the session were pinned to it, or None.
     """
 
     cluster: str | None
@@ -110,7 +109,7 @@ class Route:
 
     @property
     def may_pass(self) -> bool:
-        """Return whether a retry may find a cluster, because a candidate has all the data and may become usable."""
+        """Return whether a retry can succeed, because a candidate has all the data and can become usable."""
         unusable = (candidate for candidate in self.candidates if candidate.is_unusable)
         return any(all(lack.may_pass for lack in candidate.lacks) for candidate in unusable)
 

@@ -1,7 +1,7 @@
-"""The ids of rows: the bucket property, the numbers of rows in original files, and ``ROW__ID`` in a query.
+"""Row ids: the bucket property, the row ids of rows in original files, and the column ``ROW__ID`` in a query.
 
-Only the catalog knows which tables have row ids. Therefore the parser first reads a query into values of this module.
-Source: docs/reference/directories.md; Hive's BucketCodec, VirtualColumn.ROWID and RecordIdentifier.
+The parser does not know which tables have row ids. It records each place of ``ROW__ID`` in a query as a value of this
+module. Source: docs/reference/directories.md; Hive's BucketCodec, VirtualColumn.ROWID and RecordIdentifier.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from airflow_hivex.core.model.directories import MAX_STATEMENT_ID
 
 ROW_ID = "ROW__ID"
-"""Hive's name of the virtual column. Its fields are ``writeid``, ``bucketid`` and ``rowid``."""
+"""Hive's name of the virtual column with a row id. Its fields are ``writeid``, ``bucketid`` and ``rowid``."""
 WRITTEN_BITS = 33
-"""The number of bits of a row id from a write. A rebalance puts the id of its transaction above these bits.
+"""The number of bits of a row id from a write. Row ids from a rebalance are larger.
 
-Therefore row ids from a rebalance are unique in all versions and partitions, and differ from row ids of writes.
+A rebalance stores the id of its transaction in the higher bits, so that its row ids are unique in the table.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The tables and sub-queries of one scope (a SELECT) from which a name ROW__ID may come.
+    """The tables and sub-queries in the FROM clause of one SELECT (a scope) that can have a column ROW__ID.
 
-    A table is given by its index among the query's table references. The scope reads ``tables`` directly. It reads the
-    tables ``through`` by a sub-query with a star; the star contains the column only if the table itself has a column of
-    this name. ``named`` is the number of columns with this name in sub-queries. ``others`` are the aliases of the
-    sources that are not tables. ``is_open`` means that another source may have such a column, ``is_pivoted`` that PIVOT
-    removes the columns.
+    Each of ``tables`` and ``through`` is the index of a table among the query's table references. The FROM clause names
+    ``tables`` directly, and has a sub-query with a star over the tables ``through``. Such a star contains ROW__ID only
+    if the table declares a column of this name. ``named`` is the number of columns ROW__ID in sub-queries. ``others``
+    are the aliases of the sources that are not tables. ``is_open`` is true if it is not known whether another source
+    has such a column. ``is_pivoted`` is true if a PIVOT removes the columns.
     """
 
     tables: tuple[int, ...] = ()
@@ -43,10 +43,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RowIdUse:
-    """A place, from ``start`` to ``end`` in a query, where a name may mean the virtual column ROW__ID.
+    """A place, from ``start`` to ``end`` in a query, where the name ROW__ID stands, which can mean the virtual column.
 
-    ``scopes`` are the scopes to search, from the innermost one. ``alias`` is the name of the result's column if the
-    query gives no other name.
+    ``scopes`` are the scopes in which the name is looked up, the innermost one first. ``alias`` is the name of the
+    column in the result, if the query has no alias for it.
     """
 
     start: int
@@ -59,8 +59,8 @@ class RowIdUse:
 class ColumnStar:
     """A star that stands for all columns of ``tables``.
 
-    To exclude columns, replace the text from ``start`` to ``end`` by ``before``, the names of these columns, and
-    ``after``.
+    To exclude columns from the star, replace the text from ``start`` to ``end`` by ``before``, the names of the
+    excluded columns, and ``after``.
     """
 
     start: int
@@ -74,8 +74,8 @@ class ColumnStar:
 class RowIdReads:
     """The uses of ROW__ID in a query.
 
-    ``result`` are the sources of a column with this name in the query's own result. With ``is_named_otherwise`` the
-    query also uses the name for another object.
+    ``result`` are the possible sources of a column ROW__ID in the result of the query. If ``is_named_otherwise`` is
+    true, the query also uses the name ROW__ID for something that is not a column.
     """
 
     uses: tuple[RowIdUse, ...] = ()
@@ -85,7 +85,7 @@ class RowIdReads:
 
 
 MAX_WRITER_ID = 4095
-"""The highest bucket id that fits the field for bucket ids. Higher ids use bits of the statement id."""
+"""The highest bucket id that fits the field for bucket ids. Higher bucket ids also use the field for statement ids."""
 
 VERSION_SHIFT = 29
 WRITER_SHIFT = 16
@@ -98,7 +98,7 @@ _FIELD_MASK = (1 << _FIELD_BITS) - 1
 class BucketProperty:
     """The version, bucket id and statement id of a bucket property.
 
-    Version 0 is a plain bucket id without statement id.
+    A bucket property of version 0 is the bucket id itself. It has no statement id.
     """
 
     version: int
@@ -107,10 +107,10 @@ class BucketProperty:
 
 
 def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int | None = None) -> int:
-    """Return the bucket property in version 1. A statement id below 0 becomes 0.
+    """Return the bucket property in version 1. A negative statement id becomes 0.
 
-    Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id that is ever used. Their
-    higher bits are stored in the bits that this statement id leaves free.
+    ``max_statement_id`` is the highest statement id that is ever used. It is necessary for bucket ids above
+    :data:`MAX_WRITER_ID`, which use bits of the property that no statement id up to it uses.
 
     Raises:
         ValueError: the bucket or statement id does not fit.
@@ -165,14 +165,14 @@ def _statement_bits(max_statement_id: int | None, bucket_id: int) -> int:
 
 
 ORIGINAL_WRITE_ID = 0
-"""The write id of rows from before the table was transactional; every snapshot sees it."""
+"""The write id of rows in original files. Every snapshot sees it."""
 
 _HIVE_NAME = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedFile:
-    """An original file, whose rows have consecutive row ids from ``first_row_id`` in the bucket ``bucket_id``."""
+    """An original file. Its rows have consecutive row ids, from ``first_row_id``, in the bucket ``bucket_id``."""
 
     name: str
     bucket_id: int
@@ -183,10 +183,10 @@ class NumberedFile:
 def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
     """Return the buckets and first row ids of original files. ``files`` are pairs of a name and a number of rows.
 
-    Names are relative to the partition. A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` has the number of the
-    bucket. As in Hive, the rows of a bucket are numbered through its files in the order of their names. A file with any
-    other name, such as a name from Spark, is in the bucket of its position among such files in the order of names. In a
-    bucket, the rows of such files come after the rows of files with names of Hive's form.
+    Names are relative to the partition. As in Hive, a file ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` is in the bucket
+    ``BBBBBB``, and the rows of a bucket are numbered in the order of the names of its files. Files with other names,
+    such as those from Spark, are put into the buckets 0, 1, 2, ... in the order of their names. In each bucket their
+    rows come last.
     """
     in_order = sorted(files, key=lambda file: _java_order(file[0]))
     numbered = []
@@ -207,7 +207,7 @@ def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
 
 
 def hive_bucket(name: str) -> int | None:
-    """Return the bucket in a file name of Hive's form, or None for another name or too large a bucket."""
+    """Return the bucket in a file name of Hive's form, or None for any other name or too large a bucket."""
     found = _HIVE_NAME.fullmatch(name.rpartition("/")[2])
     return int(found[1]) if found and int(found[1]) <= MAX_WRITER_ID else None
 

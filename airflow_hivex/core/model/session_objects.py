@@ -1,4 +1,4 @@
-"""The objects of one session, which end with it: temporary views, tables, functions, variables and configuration."""
+"""The objects that end with their session: temporary views, tables and functions, variables and configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TemporaryView:
 class TemporaryTable:
     """A table of one session: its stored database and name, and the namespace in which it was created.
 
-    ``was_closed`` is true if this namespace was closed at that time, so that no row can be from another namespace.
+    ``was_closed`` is true if the namespace was closed when the table was created. Then its rows are of the namespace.
     """
 
     stored: QualifiedName
@@ -34,7 +34,7 @@ class TemporaryTable:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of one session: its type, its value and its default as Python values, and both as Spark SQL."""
+    """A variable of one session: its type, and its value and its default, each as a Python value and in Spark SQL."""
 
     type: str
     value: object
@@ -47,11 +47,11 @@ class Variable:
 class SessionObjects:
     """The temporary objects of a session by their normalised names, and the configuration of its jobs.
 
-    ``functions`` has the text after the name in each CREATE FUNCTION. ``permanent`` has the database and name of each
-    permanent function that a temporary function calls. ``without_effect`` are Hive's parameters without effect that a
-    script has set, and parameters that it has invented. ``texts`` has Hive's variables, whose values are put into the
-    texts of statements. ``used_ms`` is the time when the session last reported to the metastore that its tables are in
-    use.
+    ``functions`` is a dict from temporary function to the text after the name in CREATE FUNCTION. ``permanent`` is a
+    dict from temporary function to the (database, name) pairs of the permanent functions in its text.
+    ``without_effect`` has the parameters that a script has set and that have no effect. ``texts`` has Hive's variables,
+    whose values are put into the texts of statements. ``used_ms`` is the time when the session last reported to the
+    metastore that its tables are in use.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class SessionObjects:
 
     @property
     def are_needed(self) -> bool:
-        """Return whether the meaning of a statement may depend on the objects of the session."""
+        """Return whether the meaning of a statement can depend on the objects of the session."""
         return bool(self.views or self.tables or self.variables or self.functions or self.configuration)
 
     @property
@@ -81,9 +81,9 @@ class SessionObjects:
         ]
 
     def view(self, name: TableName) -> TemporaryView | None:
-        """Return the temporary view of a name, or None.
+        """Return the temporary view with a name, or None for any other name.
 
-        A name with a database or a namespace is not a temporary view.
+        The result is None for a name with a database or a namespace.
         """
         if name.database is not None or name.namespace is not None:
             return None
@@ -97,7 +97,7 @@ class SessionObjects:
         return None if found is None else found.stored
 
     def temporary_table(self, name: TableName) -> TemporaryTable | None:
-        """Return the temporary table with a name or a stored name, or None."""
+        """Return the temporary table with a name or with a stored name, or None for any other name."""
         if name.database is None and name.namespace is None:
             return self.tables.get(name.name)
         return next((each for each in self.tables.values() if each.stored == (name.database, name.name)), None)
@@ -110,13 +110,13 @@ class SessionObjects:
     def prelude(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Return the statements that declare the functions and variables whose names occur in the texts of a job.
 
-        A job without such statements shares Spark's session with other jobs of the same configuration.
+        If the result is empty, the job can share Spark's session with other jobs of the same configuration.
         """
         named = self._named(texts)
         return tuple(declaration for name, declaration in self._declarations if name in named)
 
     def permanent_functions(self, texts: Iterable[str]) -> list[QualifiedName]:
-        """Return the permanent functions that are called by temporary functions in the texts of a job."""
+        """Return the permanent functions that temporary functions in the texts of a job call."""
         named = self._named(texts) if self.permanent else ()
         return sorted({called for name in named for called in self.permanent.get(name, ())})
 
@@ -150,7 +150,7 @@ class SessionObjects:
         return ordered
 
     def _named(self, texts: Iterable[str]) -> set[str]:
-        """Return the functions and variables whose names occur in the texts, or in declarations of such objects."""
+        """Return the names of the functions and variables that the texts use, directly or in their declarations."""
         declarations = self._declarations
         named: set[str] = set()
         if not declarations:
@@ -165,7 +165,7 @@ class SessionObjects:
 
 
 def _names(text: str, name: str) -> bool:
-    """Return whether a name occurs in a text as a whole word or in backquotes; both are in lower case."""
+    """Return whether a name occurs in a text as a whole word or in backquotes. Both must be in lower case."""
     return re.search(rf"(?<!\w){re.escape(name.replace('`', '``'))}(?!\w)", text) is not None
 
 

@@ -25,7 +25,7 @@ class History:
     last_txn: int = 0
 
     def continues(self, earlier: History) -> bool:
-        """Return whether this point is in the same incarnation as the ``earlier`` point, and not before it."""
+        """Return whether both points are in the same incarnation, and ``earlier`` is not after this point."""
         return self.incarnation == earlier.incarnation and self.last_txn >= earlier.last_txn
 
 
@@ -33,9 +33,9 @@ class History:
 class Snapshot:
     """The state of some tables at one moment, as one reader sees them.
 
-    ``write_ids`` is a dict from table id to the reader's write id list. ``committed`` is a dict from table id to the
-    list of any other reader at this moment. The lists differ if the reader's transaction sees its own writes, or does
-    not see later transactions.
+    ``write_ids`` is a dict from table id to the write id list of the reader. ``committed`` is a dict from table id to
+    the write id list of the committed writes. They differ if the reader's transaction sees its own writes, or if it
+    does not see writes that were committed after its start.
     """
 
     valid_txns: ValidTxnList
@@ -49,10 +49,10 @@ class Snapshot:
         return self.write_ids[table.id] if table.is_transactional else None
 
     def agrees_with(self, earlier: Snapshot, table: StoredTable) -> bool:
-        """Return whether contents of a table, read for an ``earlier`` snapshot, are still true in this snapshot.
+        """Return whether a table has the same contents in this snapshot as in the snapshot ``earlier``.
 
-        They are true if no transaction has committed to the table in between, and the version of the table is the same.
-        For tables without transactions, only the version must be the same.
+        This is so if the version of the table is the same and, for a transactional table, no write to the table was
+        committed between the snapshots.
         """
         if not self.history.continues(earlier.history):
             return False
@@ -64,31 +64,31 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The snapshot of a replication, with its time in the database. ``id`` is None before the moment is stored."""
+    """The snapshot of a replication, and its time by the clock of the database. ``id`` is None until it is stored."""
 
     taken_ms: int
     valid_txns: ValidTxnList
     id: int | None = None
 
     def has_settled(self, txn_id: int) -> bool:
-        """Return whether a transaction had ended when the snapshot was taken."""
+        """Return whether a transaction has ended before the snapshot was taken."""
         return txn_id <= self.valid_txns.high_watermark and txn_id not in self.valid_txns.open_ids
 
 
 @dataclass(frozen=True, slots=True)
 class MaxLag:
-    """The lag of copies that a session accepts: in time, in commits, or in both; None sets no limit."""
+    """The largest lag of copies that a session accepts, as a time and as a number of commits. None means no limit."""
 
     ms: int | None = None
     commits: int | None = None
 
     @property
     def accepts_any(self) -> bool:
-        """Return whether copies may lag at all."""
+        """Return whether the session accepts copies with any lag."""
         return (self.ms is not None or self.commits is not None) and self.ms != 0 and self.commits != 0
 
     def accepts(self, lag_ms: int, commits: int) -> bool:
-        """Return whether a copy with this lag may be read."""
+        """Return whether the session accepts a copy with this lag."""
         return (self.ms is None or lag_ms <= self.ms) and (self.commits is None or commits <= self.commits)
 
     def __str__(self) -> str:
@@ -98,17 +98,17 @@ class MaxLag:
 
 
 def lag_text(lag_ms: int, commits: int) -> str:
-    """Return a lag as a part of a sentence."""
+    """Return a description of a lag, as a part of a sentence."""
     return f"{lag_ms / 1000:g} s and {commits} {'commit' if commits == 1 else 'commits'}"
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """The earlier moment that a query has read, because the copies on its cluster lag.
+    """The snapshot of the lagging copies that a query has read, if they are not current.
 
-    ``lag_ms`` is the age of the oldest commit to the read tables that the moment does not see, ``commits`` the number
-    of such commits. ``write_ids`` is a dict from the full name of each transactional table to its highest visible write
-    id.
+    ``time`` is the time of the snapshot. ``commits`` is the number of commits to the read tables that the snapshot does
+    not see, and ``lag_ms`` is the age of the oldest of these commits. ``write_ids`` is a dict from the full name of
+    each transactional table to the highest write id that the snapshot sees.
     """
 
     time: datetime
@@ -117,12 +117,12 @@ class AsOf:
     write_ids: Mapping[str, int]
 
     def describe(self) -> str:
-        """Return the moment as a part of a sentence."""
+        """Return a description of the snapshot, as a part of a sentence."""
         ids = ", ".join(f"{table} at write id {write_id}" for table, write_id in sorted(self.write_ids.items()))
         return f"as of {self.time.isoformat()} ({ids}), {lag_text(self.lag_ms, self.commits)} behind"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the moment as values of JSON, with the lag in seconds."""
+        """Return the fields as values of JSON, with the lag in seconds."""
         return {
             "time": self.time.isoformat(),
             "lag_s": self.lag_ms / 1000,

@@ -16,7 +16,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 
 class StatisticsKind(enum.Enum):
-    """The kinds of column statistics; each kind of type has its own numbers."""
+    """The kinds of column statistics. Each kind has other numbers, and is for some types of columns."""
 
     BOOLEAN = "boolean"
     ORDERED = "ordered"
@@ -33,7 +33,7 @@ _KINDS = {
 
 
 def statistics_kind(type: ColumnType) -> StatisticsKind | None:
-    """Return the kind of the statistics of a column, by its type, or None if the type has no statistics.
+    """Return the kind of the statistics of a column of this type, or None if the type has no statistics.
 
     Arrays, maps and structs have no statistics.
     """
@@ -42,10 +42,10 @@ def statistics_kind(type: ColumnType) -> StatisticsKind | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of one column. A number is None if the type does not have it, or if the column has no value.
+    """The statistics of one column. A number is None if the column's type has no such number, or for no values.
 
-    ``low`` and ``high`` are the lowest and the highest value as Spark's texts. ``valid_write_ids`` is the snapshot
-    (text form) of the numbers, or None for a table without transactions.
+    ``low`` and ``high`` are the lowest and the highest value, as texts of Spark. ``valid_write_ids`` is the text of the
+    write id list for which the numbers were computed, or None for a table without transactions.
     """
 
     num_nulls: int
@@ -73,7 +73,7 @@ class ColumnStatistics:
 class Statistics:
     """The statistics of a table or partition. ``num_rows`` is None if only sizes were counted.
 
-    ``columns`` has the statistics of columns by their names in files, each with its own snapshot.
+    ``columns`` is a dict from the column's name in files to its statistics.
     """
 
     num_rows: int | None
@@ -87,9 +87,10 @@ class Statistics:
         freeze(self, "columns")
 
     def after(self, earlier: Statistics) -> Statistics:
-        """Return these statistics, completed by ``earlier`` statistics.
+        """Return these statistics, completed by the statistics ``earlier``.
 
-        Missing columns are added. A missing number of rows is added only if the snapshots are the same.
+        Columns that only ``earlier`` has are added. A missing number of rows is added only if both are for the same
+        snapshot.
         """
         num_rows = self.num_rows
         if num_rows is None and _is_same(self.valid_write_ids, earlier.valid_write_ids):
@@ -98,10 +99,10 @@ class Statistics:
 
 
 def is_exact(valid_write_ids: str | None, current: ValidWriteIdList | None) -> bool:
-    """Return whether statistics of the snapshot ``valid_write_ids`` are exact for the snapshot ``current``, too.
+    """Return whether statistics that were computed for the snapshot ``valid_write_ids`` are exact for ``current``.
 
-    The result is False if a snapshot is None. A change of the table itself, such as a rename, also has a write id. So
-    statistics are not exact after the change.
+    The result is False if one of the snapshots is None. It is also False after a change of the table, such as a rename,
+    because the change has a write id.
     """
     if valid_write_ids is None or current is None:
         return False

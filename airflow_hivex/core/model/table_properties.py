@@ -1,4 +1,4 @@
-"""Properties of tables, databases and links that have a meaning here, each in one spelling.
+"""The properties of tables, databases and links that this package uses, each in one spelling.
 
 Source: Hive's hive_metastoreConstants and its error 10256; Spark's TableCatalog.RESERVED_PROPERTIES.
 """
@@ -35,18 +35,18 @@ _CLAUSES = {
     TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
     MOVING_FOLDER: "a rename that moves a folder",
 }
-"""A dict from reserved name (most are Spark's) to the clause or property with the same meaning."""
+"""A dict from reserved name, such as one of Spark, to the clause or property with the same meaning."""
 
 _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_VERSION})
 
 
 def normalised(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties, with lower-case names if Hive ignores the case of these names."""
+    """Return the properties. Names whose case Hive ignores become lower case."""
     return {name.lower() if name.lower() in _IN_LOWER_CASE else name: value for name, value in properties.items()}
 
 
 def check_properties(table: str, properties: Mapping[str, str], *, external: bool, bucketed: bool) -> None:
-    """Refuse properties that are not supported, if ignoring them would change results or lose files.
+    """Refuse unsupported properties that would change results or lose files if they were ignored.
 
     Raises:
         InvalidObjectError: a property is not supported.
@@ -68,7 +68,7 @@ def check_properties(table: str, properties: Mapping[str, str], *, external: boo
 
 
 def history_retention_ms(settings: Settings, parameters: Mapping[str, str]) -> int:
-    """Return the time for which earlier versions of a table can be read, from its property or the setting."""
+    """Return the time (ms) for which old versions of a table can be read, from the table's property or the setting."""
     own = parameters.get(HISTORY_RETENTION)
     if own is not None:
         try:
@@ -97,13 +97,13 @@ _PREFIXES = (DEFAULTS, CHECKS, KEYS, JOB_PREFIX, TABLE_PROPERTY_PREFIX, OVERRIDE
 
 
 def check_spelling(kind: str, object_name: str, properties: Iterable[str], known: Collection[str] = ()) -> None:
-    """Refuse names of properties that differ only by case from names with a meaning. They would have no effect.
+    """Refuse property names that differ only by case from a name that this package uses. They would have no effect.
 
-    ``known`` names, which the object already has, are not refused. Names that are read in any case, such as
-    ``orc.compress``, are not refused, either.
+    The names ``known``, which the object has already, are not refused. Names that are read in any case, such as
+    ``orc.compress``, are not refused.
 
     Raises:
-        InvalidObjectError: a name differs only by case from a name with a meaning.
+        InvalidObjectError: a name differs only by case from a name that this package uses.
     """
     names = (*_NAMES, *_OF_LINKS) if kind == "link" else _NAMES
     for each in properties:
@@ -114,7 +114,9 @@ def check_spelling(kind: str, object_name: str, properties: Iterable[str], known
 
 
 def _written(name: str, names: Collection[str]) -> str:
-    """Return a name in the spelling with a meaning, or unchanged if there is no such spelling."""
+    """Return the one of ``names`` that differs from ``name`` only by case. If ``names`` has no such name, return
+    ``name``.
+    """
     lower = name.lower()
     for each in names:
         if lower == each.lower():

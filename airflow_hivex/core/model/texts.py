@@ -1,4 +1,4 @@
-"""Texts that the metastore database can store. Other texts are refused, or changed if they are only descriptions."""
+"""Texts that the metastore database can store, and checks that refuse all other texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def check_text(what: str, text: str) -> str:
-    """Check that the database can store a text, and return it. The error calls the text ``what``.
+    """Check that the database can store a text, and return it. ``what`` names the text in the error.
 
     Raises:
         InvalidTextError: the text has a NUL character or half of a surrogate pair.
@@ -30,7 +30,7 @@ def is_storable(text: str) -> bool:
 
 
 def check_encodable(what: str, text: str) -> str:
-    """Check a value of a row as :func:`check_text` does. It may have a NUL character.
+    """Check a value of a row as :func:`check_text` does, but accept a NUL character.
 
     Raises:
         InvalidTextError: the text has half of a surrogate pair.
@@ -42,7 +42,7 @@ def check_encodable(what: str, text: str) -> str:
 
 
 def check_values(what: str, values: Iterable[object]) -> None:
-    """Check all texts among ``values``, and in their lists and mappings, as :func:`check_text` does.
+    """Check all texts in ``values``, and in lists and mappings in it, as :func:`check_text` does.
 
     Raises:
         InvalidTextError: a text has a NUL character or half of a surrogate pair.
@@ -72,7 +72,7 @@ def check_length(what: str, text: str, most: int) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return the first ``length`` characters of a text, with replacements for characters that cannot be stored."""
+    """Return the first ``length`` characters of a text. Characters that cannot be stored are replaced."""
     return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text[:length])
 
 

@@ -41,7 +41,7 @@ class Operation(enum.Enum):
 
 
 class AbortReason(enum.Enum):
-    """The reason of an abort: Hive's TxnErrorMsg, and deadlocks, which are our own addition."""
+    """The reason of an abort: the reasons of Hive's TxnErrorMsg, and deadlocks."""
 
     NONE = (50000, "none")
     ABORT_QUERY = (50001, "aborted by ABORT TRANSACTIONS")
@@ -63,7 +63,7 @@ class AbortReason(enum.Enum):
 class HeartbeatRange:
     """The result of a heartbeat for a range of transactions.
 
-    ``no_such`` are the ids that are unknown or committed, ``aborted`` the ids that are aborted.
+    ``no_such`` are the ids that are unknown or committed. ``aborted`` are the ids that are aborted.
     """
 
     no_such: frozenset[int] = frozenset()

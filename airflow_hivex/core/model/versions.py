@@ -1,7 +1,7 @@
 """Versions of tables: the rows of a table after one of its commits. No I/O.
 
-A version is named by the write id of its commit. It has the rows after this commit and all earlier commits, in the
-order in which they were recorded; a lower write id may be committed after a higher one.
+A version is named by the write id of its commit. It has the rows of this commit and of all commits that were recorded
+before it. A lower write id can be committed after a higher one.
 
 Source: docs/how-to/history.md, "Contents of a version".
 """
@@ -27,9 +27,9 @@ _DAY_MS = 86_400_000
 class VersionAsOf:
     """The version that a statement names by ``write_id``, by ``time``, or by a time span (``before_now_ms``).
 
-    A time span ends now or, with ``is_of_day``, at the start of the current day in UTC.
+    A time span ends now or, if ``is_of_day`` is true, at the start of the current day in UTC.
 
-    ``marker`` is the ``:name`` marker of the value, if any. ``start`` and ``end`` are the place of the clause in the
+    ``marker`` is the ``:name`` marker of the value, or None. ``start`` and ``end`` are the place of the clause in the
     text of a query.
     """
 
@@ -60,9 +60,9 @@ class VersionAsOf:
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """The commits whose changes a statement reads, from ``since`` to ``until`` or, without it, to the last commit.
+    """The commits whose changes a statement reads, from ``since`` to ``until``. None stands for the last commit.
 
-    ``text`` is the clause, and ``start`` to ``end`` its place in the text of a query.
+    ``text`` is the clause, and ``start`` and ``end`` are its place in the text of a query.
     """
 
     since: VersionAsOf
@@ -82,11 +82,12 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersion:
-    """One row of the catalog's record of commits to a table. The record is in the order of ``id``.
+    """One row of the catalog's record of commits to a table. The rows are in the order of ``id``.
 
-    A row without a write id is for a change, such as the drop of a partition, before which no version can be read.
+    If ``write_id`` is None, the row records a change, such as DROP PARTITION. Versions before this change cannot be
+    read.
 
-    ``columns_before`` are the columns of the table until this commit, if the commit has changed the columns.
+    If the commit has changed the columns, ``columns_before`` are the columns before the commit, otherwise None.
     """
 
     id: int
@@ -101,8 +102,9 @@ class TableVersion:
     """A version of a table that can be read.
 
     ``later`` are the write ids that were committed after this version. ``columns`` are the columns of the version, or
-    None for the current columns. ``columns_txn_id`` is the first transaction that has changed the columns since.
-    ``settled_txn_id`` is the highest transaction up to which the version has all commits; None means all transactions.
+    None for the current columns. ``columns_txn_id`` is the first transaction that has changed the columns after this
+    version. The version has all commits of the transactions up to ``settled_txn_id``, or of all transactions if it is
+    None.
     """
 
     write_id: int
@@ -113,12 +115,12 @@ class TableVersion:
     settled_txn_id: int | None = None
 
     def seen(self, write_ids: ValidWriteIdList) -> ValidWriteIdList:
-        """Return the write id list of the version, from the current list: later commits count as open."""
+        """Return the write id list of the version, from the current write id list."""
         return without(write_ids, self.later)
 
 
 def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdList:
-    """Return a write id list in which the commits of ``later`` count as open."""
+    """Return the write id list, in which the write ids ``later`` are open."""
     open_ids = {*write_ids.open_ids, *later}
     high_watermark = write_ids.high_watermark
     while high_watermark in open_ids:
@@ -132,10 +134,11 @@ def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdLi
 
 
 def is_beyond(directory: AcidDirectory, later: Sequence[int], columns_txn_id: int | None) -> bool:
-    """Return whether a reader of an earlier version must ignore a directory, and read those that it has replaced.
+    """Return whether a reader of an old version must ignore a directory, and read the directories that it has replaced.
 
-    This is so if a base or a compacted directory has rows of the sorted write ids ``later``, or columns from after the
-    change by ``columns_txn_id``. The result is False for deltas of writers, because the write id list decides on them.
+    The result is True for a base or a compacted directory with a write id in the sorted ``later``, and for a directory
+    that was compacted after the transaction ``columns_txn_id``, because it has other columns. The result is False for
+    deltas of statements: the write id list decides whether a reader sees them.
     """
     if directory.visibility_txn_id and columns_txn_id is not None and directory.visibility_txn_id > columns_txn_id:
         # The directory has the columns of a later definition.
@@ -154,9 +157,9 @@ def _has_any(ids: Sequence[int], low: int, high: int) -> bool:
 def first_readable(record: Sequence[RecordedVersion], now_ms: int, retention_ms: int) -> int:
     """Return the index in ``record`` of the oldest version that can be read.
 
-    This is the version that was current at the start of the retention period.
+    This is the version that was current ``retention_ms`` ago.
 
-    Without retention only the last version can be read. ``record`` is not empty.
+    If ``retention_ms`` is 0, only the last version can be read. ``record`` must not be empty.
     """
     if not retention_ms:
         return max((place for place, each in enumerate(record) if each.write_id is not None), default=0)
@@ -177,11 +180,11 @@ def find_version(
     now_ms: int,
     retention_ms: int,
 ) -> TableVersion:
-    """Return the version that a statement names; ``record`` is the whole record of the table, oldest first.
+    """Return the version that a statement names. ``record`` is the whole record of the table, the oldest row first.
 
     Raises:
         NoSuchVersionError: the table has never had the version.
-        VersionExpiredError: the version is older than the retention, or partitions have been dropped or renamed since.
+        VersionExpiredError: the version is older than ``retention_ms``, or a partition was dropped or renamed after it.
     """
     named = wanted.describe(now_ms)
     commits = [place for place, each in enumerate(record) if each.write_id is not None]
@@ -215,7 +218,7 @@ def version_before(
 
     Raises:
         NoSuchVersionError: the table has never had the named version.
-        VersionExpiredError: the record does not have the version before the named version any more.
+        VersionExpiredError: the record no longer has the version before the named version.
     """
     commits = [place for place, each in enumerate(record) if each.write_id is not None]
     time_ms = wanted.time_ms(now_ms)
