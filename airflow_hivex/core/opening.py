@@ -1,6 +1,6 @@
 """Functions that open and check the clusters and the catalog of a metastore.
 
-Its settings and the environment decide what is opened.
+The settings of the metastore and environment variables decide what is opened.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _AUTO = "auto"
 
 
 def with_environment(settings: Settings) -> Settings:
-    """Return the settings, with ``hivex.history.retention`` from the environment if they do not set it.
+    """Return the settings. If they lack ``hivex.history.retention``, it is taken from the environment variable.
 
     Raises:
         InvalidSettingError: the value of the environment variable is not valid.
@@ -95,7 +95,7 @@ def open_clusters(
 
 
 def _local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, Any] | None:
-    """Return the properties of the cluster ``local`` next to SQLite's file, or None with PostgreSQL."""
+    """Return the properties of the cluster ``local`` in the folder of SQLite's file, or None for PostgreSQL."""
     if store.is_postgresql:
         return None
     folder = store.file.parent / "warehouse"
@@ -150,7 +150,7 @@ def check_database(store: Store) -> Check:
 
 
 def check_clusters(clusters: Clusters) -> Iterator[Check]:
-    """Check that each cluster can run jobs of this release, and that its files can be read and written."""
+    """Check that each cluster can run jobs of this release, and that files on it can be read and written."""
     for name in clusters:
         yield _check_cluster(clusters.get(name))
 
@@ -173,6 +173,6 @@ def _check_cluster(cluster: Cluster) -> Check:
 
 
 def describe(checks: list[Check]) -> tuple[bool, str]:
-    """Return whether all checks passed, and a text with the sentences of the checks, failed checks first."""
+    """Return a pair: whether all checks passed, and the sentences of all checks, those of failed checks first."""
     ordered = sorted(checks, key=lambda check: check.passed)
     return all(check.passed for check in checks), " ".join(check.sentence for check in ordered)

@@ -114,9 +114,7 @@ def check_spelling(kind: str, object_name: str, properties: Iterable[str], known
 
 
 def _written(name: str, names: Collection[str]) -> str:
-    """Return the one of ``names`` that differs from ``name`` only by case. If ``names`` has no such name, return
-    ``name``.
-    """
+    """Return the one of ``names`` that differs from ``name`` at most by case, or ``name`` for an unknown name."""
     lower = name.lower()
     for each in names:
         if lower == each.lower():

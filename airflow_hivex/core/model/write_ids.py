@@ -1,7 +1,6 @@
-"""Snapshots: the transactions, and the write ids of a table, that a reader sees.
+"""Snapshots: the transactions that a reader sees, and the write ids of a table that a reader sees.
 
-A list has a high watermark and exceptions at or below it, each open or aborted. Lists cannot be changed. Methods for
-one id or a range take a binary search, however many exceptions there are.
+A list sees all ids up to a high watermark except its exceptions, which are open or aborted. Lists cannot be changed.
 
 Source: docs/reference/snapshots.md.
 """
@@ -18,7 +17,7 @@ from typing import NamedTuple, Self
 from airflow_hivex.core.errors import InvalidWriteIdListError
 
 MAX_ID = 2**63 - 1
-"""The largest id. As a min open id it means that no id is open. As a high watermark it means that all are visible."""
+"""The largest id. As a min open id it means that no id is open; as a high watermark, that all ids are visible."""
 
 _SHORTEST_RANGE = 5
 # A snapshot has at most as many open transactions as hive.max.open.txns allows; a wider range is damaged, and its ids
@@ -36,7 +35,7 @@ class TableMark(NamedTuple):
 
 
 class RangeResponse(enum.Enum):
-    """The answer to a question about a range of ids: it is true for ALL, SOME or NONE of them."""
+    """The answer to a question about a range of ids: ALL, SOME or NONE of the ids have the property."""
 
     NONE = "none"
     SOME = "some"
@@ -64,7 +63,7 @@ def _sorted(ids: Iterable[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _IdList:
-    """The common part of transaction lists and write id lists; ids are sorted and distinct."""
+    """The common part of transaction lists and write id lists. The ids are sorted and distinct."""
 
     high_watermark: int
     open_ids: tuple[int, ...] = ()
@@ -99,7 +98,7 @@ class _IdList:
         return RangeResponse.NONE if bad == hi - lo + 1 else RangeResponse.SOME
 
     def is_aborted(self, id: int) -> bool:
-        """Return whether ``id`` is known as aborted."""
+        """Return whether ``id`` is among the aborted ids of the list."""
         return _contains(self.aborted_ids, id)
 
     def is_range_aborted(self, lo: int, hi: int) -> RangeResponse:
@@ -109,7 +108,7 @@ class _IdList:
         return _how_many(_within(self.aborted_ids, lo, hi), lo, hi)
 
     def is_base_valid(self, id: int) -> bool:
-        """Return whether a base compacted up to ``id`` has only rows that this snapshot may see."""
+        """Return whether a base that was compacted up to ``id`` has only rows with valid ids."""
         return id <= self.high_watermark and (self.min_open is None or id < self.min_open)
 
 
@@ -177,7 +176,7 @@ def _written(ids: tuple[int, ...]) -> str:
 
 
 def _written_with_ranges(ids: tuple[int, ...]) -> str:
-    """Return ids as a text, in which five or more consecutive ids are ``first-last``."""
+    """Return ids as a text. Five or more consecutive ids are written as ``first-last``."""
     parts: list[str] = []
     start = 0
     for at in range(1, len(ids) + 1):
@@ -225,8 +224,8 @@ class ValidTxnList(_IdList):
 class ValidWriteIdList(_IdList):
     """The write ids of one table that a reader sees: text form ``table:hwm:minOpen:open:aborted``.
 
-    ``table`` is the full name, ``database.table``, or None. ``mark`` is the table's id and version in a snapshot; the
-    text form does not have it.
+    ``table`` is the full name, ``database.table``, or None. ``mark`` is the table's id and version in a snapshot, and
+    not in the text form.
     """
 
     table: str | None = None
@@ -251,7 +250,7 @@ class ValidWriteIdList(_IdList):
     def parse(cls, text: str | None) -> Self:
         """Return the list that a text form describes. For an empty text or None, it sees everything.
 
-        A caller that reads a managed table must refuse a missing list itself.
+        A caller that reads a managed table must refuse an empty text and None.
 
         Raises:
             InvalidWriteIdListError: the text is not a write id list.
@@ -271,9 +270,10 @@ class ValidWriteIdList(_IdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidCompactorWriteIdList(ValidWriteIdList):
-    """The write ids that a compaction may merge: all ids below the lowest open id, except aborted ids.
+    """The write ids that a compaction is allowed to merge: all ids below the lowest open id, except aborted ids.
 
-    The high watermark is below the lowest open id. The list has neither open ids nor aborted ids above it.
+    The high watermark is below the lowest open id. The list has no open ids, and no aborted ids above the high
+    watermark.
     """
 
     def __post_init__(self) -> None:
@@ -288,7 +288,7 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList) -> Self:
-        """Return the write ids that a compaction in ``snapshot`` may merge."""
+        """Return the write ids of ``snapshot`` that a compaction is allowed to merge."""
         return cls(snapshot.high_watermark, snapshot.open_ids, snapshot.aborted_ids, snapshot.min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:  # noqa: ARG002
@@ -301,9 +301,9 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidCleanerWriteIdList(ValidWriteIdList):
-    """A reader's list whose high watermark is at most the highest write id of a compaction.
+    """A write id list for the cleaner. Its high watermark is at most the highest write id of a compaction.
 
-    The cleaner deletes no directory above this write id.
+    The cleaner deletes no directory above the high watermark.
     """
 
     @classmethod
@@ -317,11 +317,11 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
         return cls(high_watermark, snapshot.open_ids, snapshot.aborted_ids, min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """Return the result of a reader's list, or NONE if the range reaches above the high watermark."""
+        """Return NONE if ``hi`` is above the high watermark, otherwise the result of :class:`ValidWriteIdList`."""
         return RangeResponse.NONE if hi > self.high_watermark else ValidWriteIdList.is_range_valid(self, lo, hi)
 
     def is_aborted(self, id: int) -> bool:
-        """Return whether ``id`` is known as aborted and not above the high watermark."""
+        """Return whether ``id`` is among the aborted ids and not above the high watermark."""
         return id <= self.high_watermark and ValidWriteIdList.is_aborted(self, id)
 
 
@@ -329,7 +329,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
 class ValidTxnWriteIdList:
     """The write id lists of a transaction's tables: text form ``txnId$list$list...``.
 
-    ``lists`` is a dict from full name in lower case to list.
+    ``lists`` is a dict from the full name of a table, in lower case, to its write id list.
     """
 
     txn_id: int
@@ -364,7 +364,7 @@ class ValidTxnWriteIdList:
         return cls.of(_number(text, "transaction id", txn_id), map(ValidWriteIdList.parse, lists))
 
     def get(self, table: str) -> ValidWriteIdList | None:
-        """Return the list of ``table``, a full name in upper or lower case, or None."""
+        """Return the list of the table with a full name, in upper or lower case, or None for an unknown table."""
         return self.lists.get(table.lower())
 
     def __str__(self) -> str:
@@ -372,10 +372,10 @@ class ValidTxnWriteIdList:
 
 
 def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
-    """Return 0 if both lists see the same committed ids, 1 if ``a`` is newer, -1 if ``b`` is newer.
+    """Return 0 if both lists see the same committed ids, 1 if ``a`` sees more, -1 if ``b`` sees more.
 
-    Open and aborted ids are not distinguished. For lists of different tables, the result only compares the table names.
-    Only 0 is reliable: if each list sees an id that the other lacks, the result is still 1 or -1.
+    For lists of different tables, the result compares only the names of the tables. If each list sees an id that the
+    other list lacks, the result is 1 or -1.
 
     Source: docs/reference/snapshots.md, "Comparing two lists" (Hive TxnIdUtils).
     """
@@ -400,7 +400,7 @@ def equivalent(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
 
 
 def covers(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
-    """Return whether ``a`` sees each write id that ``b`` sees; both are lists of one table."""
+    """Return whether ``a`` sees each write id that ``b`` sees. Both must be lists of the same table."""
     hidden = _known_exceptions(b)
     if a.exceptions and a.exceptions != hidden:
         seen_elsewhere = set(hidden)
@@ -411,7 +411,7 @@ def covers(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
 
 
 def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
-    """Return the list after the commit of ``write_id``. Unknown ids below ``write_id`` become open.
+    """Return the list after the commit of ``write_id``. Ids between the high watermark and ``write_id`` become open.
 
     Source: docs/reference/snapshots.md, "Lists that are kept" (Hive MutableValidReaderWriteIdList).
     """
@@ -425,7 +425,7 @@ def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:
-    """Return the result of :func:`compare` for a list and another list with the additional exceptions ``extra``."""
+    """Return the result of :func:`compare` if only one list has additional exceptions, ``extra``."""
     below = extra[0] - 1
     if shorter_high_watermark != below:
         return _sign(shorter_high_watermark - below)

@@ -16,12 +16,12 @@ from airflow_hivex.core.model.transactions import Operation
 class TableWrite:
     """One statement's write to a table: its ids, its cluster, and its operation on existing rows.
 
-    ``partition`` is the partition that the statement names. It is None if the values of each row decide its partition,
-    or if the table has no partitions. ``operation`` is INSERT, or the operation of a statement that changes rows. An
-    INSERT OVERWRITE counts as UPDATE. ``batch`` has the first and last write id of a streaming batch, whose
-    transactions share a delta. ``statement`` is the kind of the statement. With ``counts_inserts`` the inserted rows of
-    a MERGE count as changed, too (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the files. It
-    is set only for an external table, which has no write ids.
+    ``partition`` is the partition that the statement names. It is None if the table has no partitions, or if the values
+    of each row decide the partition. ``operation`` is INSERT, or UPDATE or DELETE for a statement that changes rows. An
+    INSERT OVERWRITE counts as UPDATE. ``batch`` is the first and the last write id of a streaming batch, whose
+    transactions share a delta. ``statement`` is the kind of the statement. If ``counts_inserts`` is true, the inserted
+    rows of a MERGE count as changed rows (hive.txn.xlock.mergeinsert). ``token`` is a unique text in the names of the
+    files. It is empty unless the table is external.
     """
 
     txn_id: int
@@ -40,7 +40,7 @@ class TableWrite:
     def directory_names(self) -> tuple[str, ...]:
         """Return the possible names of the write's directories in each partition.
 
-        Streaming batches have other names.
+        The write must not be of a streaming batch.
         """
         ids = self.write_id, self.write_id, self.statement_id
         if self.overwrite:
@@ -51,11 +51,11 @@ class TableWrite:
 
     @property
     def staging_name(self) -> str:
-        """Return the name of the hidden directory, below the table's folder, to which a job writes first."""
+        """Return the name of the staging directory of the write, in the table's folder."""
         return f"_hivex_{self.token}" if self.token else f"_staging_{self.write_id}_{self.statement_id}"
 
     def partitions(self, written: Collection[WrittenDirectory]) -> frozenset[str | None]:
-        """Return the partitions of written directories, and the partition that the statement names.
+        """Return the partitions of the written directories, and also the partition that the statement names.
 
         None stands for a table without partitions.
         """
@@ -63,10 +63,10 @@ class TableWrite:
         return frozenset(named) | {each.partition for each in written}
 
     def operations(self, written: Collection[WrittenDirectory]) -> frozenset[tuple[str | None, Operation]]:
-        """Return (partition, operation) pairs of the written directories.
+        """Return a (partition, operation) pair for each written directory.
 
-        A delete delta counts as ``operation``. A delta or base counts as INSERT, or with ``overwrite`` or
-        ``counts_inserts`` as ``operation``.
+        The operation of a delete delta is that of this write. The operation of a delta or base is INSERT, or that of
+        this write if ``overwrite`` or ``counts_inserts`` is true.
         """
         changes_all = self.overwrite or self.counts_inserts
         return frozenset(
@@ -81,9 +81,9 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """The key of a batch that an application writes: the ids of both. Each batch is written to a table only once.
+    """The key of a batch: the id of an application, and the id of a batch that it writes.
 
-    The ids of an application's batches must rise.
+    Each batch is written to a table only once. An application must write its batches in the order of their ids.
 
     Raises:
         InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or the batch's id
@@ -104,10 +104,10 @@ class BatchKey:
 
 
 def batch_key(app_id: str | None, batch_id: int | None) -> BatchKey | None:
-    """Return the key from two arguments, or None if neither is given.
+    """Return the key with the two ids, or None if neither id is given.
 
     Raises:
-        InvalidParametersError: only one argument is given, or an argument is not valid.
+        InvalidParametersError: only one id is given, or an id is not valid.
     """
     if app_id is None and batch_id is None:
         return None
@@ -118,7 +118,7 @@ def batch_key(app_id: str | None, batch_id: int | None) -> BatchKey | None:
 
 @dataclass(frozen=True, slots=True)
 class ServerOperation:
-    """An operation of a Spark Connect server, identified by its session and the session's user."""
+    """The ids of an operation of a Spark Connect server, of its session, and of the session's user."""
 
     session_id: str
     user_id: str
@@ -126,19 +126,18 @@ class ServerOperation:
 
 
 class ResumableWrite(Protocol):
-    """The write of a statement whose job continues on its server when this process ends.
+    """The write of a statement whose job continues on a Spark Connect server if this process ends.
 
-    ``earlier`` is the operation that an earlier process has begun for the same write, or None if this process begins
-    the operation. ``is_running`` is true until this process begins to move the files into place.
+    If this process ends, another process can continue the write, until the files are moved into place.
     """
 
     @property
     def is_running(self) -> bool:
-        """Return whether a later process can continue the write."""
+        """Return whether another process could continue the write, because its files are not in place yet."""
 
     @property
     def earlier(self) -> ServerOperation | None:
-        """Return the earlier operation for which the statement waits, or None."""
+        """Return the operation that a previous process has begun for this write, or None."""
 
     def note(self, operation: ServerOperation) -> None:
         """Record the operation that runs for the write. Safe to repeat.
@@ -148,7 +147,7 @@ class ResumableWrite(Protocol):
         """
 
     def claim(self) -> None:
-        """Record that this process moves the written files into place. From now on no other process may move them.
+        """Record that this process moves the written files into place, so that no other process can do it.
 
         Raises:
             WriteTakenBackError: the write belongs to another process now.

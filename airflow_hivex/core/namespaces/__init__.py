@@ -1,1 +1,1 @@
-"""Namespaces: the links between them, the names that they may use, and their sizes."""
+"""Namespaces: the links between namespaces, the names that statements in a namespace can use, and sizes."""

@@ -33,7 +33,7 @@ _OLDER = "older"
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """The bytes and rows of tables: in primary copies, in secondary copies, and in files that wait for the cleaner.
+    """The bytes of tables in primary copies, in secondary copies, and in files that wait for the cleaner, and the rows.
 
     ``owned_rows`` is the number of inserted rows, less the number of delete events.
     """
@@ -46,12 +46,11 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The use of a cluster by a namespace.
+    """The amount of data that a namespace has on a cluster.
 
-    ``linked_bytes`` are the bytes of other namespaces that the links of this namespace show. They count only for the
-    namespaces of their tables.
-    ``growth_7d_bytes`` is the change of the owned bytes since the oldest record of the last seven days, or None if
-    there is no record. ``status`` is ``ok``, ``warning`` or ``exceeded``, or None if the namespace has no quota.
+    ``linked_bytes`` is the size of the tables of other namespaces that the links of this namespace show. These bytes do
+    not count for the quota of this namespace. ``growth_7d_bytes`` is the change of the owned bytes since the oldest
+    record of the last seven days, or None if there is no record.
     """
 
     namespace: str
@@ -74,7 +73,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a namespace's use of a cluster that belongs to one table, format or age."""
+    """The part of a namespace's data on a cluster that is of one table, one format or one range of ages."""
 
     namespace: str
     cluster: str
@@ -84,7 +83,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRecord:
-    """The use of a cluster by a namespace at the first housekeeping of a day."""
+    """The amount of data that a namespace had on a cluster at the first housekeeping of a day."""
 
     namespace: str
     cluster: str
@@ -93,7 +92,7 @@ class CapacityRecord:
 
 
 class Capacities:
-    """The sizes of namespaces, computed from the registered directories, without file systems."""
+    """The sizes of namespaces, computed from the registered sizes of directories."""
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
         self._store = store
@@ -101,10 +100,10 @@ class Capacities:
         self._clock = clock
 
     def show(self, namespace: str | None = None, cluster: str | None = None) -> list[Capacity]:
-        """Return the use of each cluster by each namespace. Five round trips.
+        """Return the amount of data that each namespace has on each cluster. Five round trips.
 
-        ``namespace`` and ``cluster`` limit the result. An empty namespace has one entry, with the given or the default
-        cluster.
+        If ``namespace`` or ``cluster`` is given, the result has only entries of this namespace or cluster. A namespace
+        without data has one entry, with the given or the default cluster.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -132,9 +131,9 @@ class Capacities:
         return found
 
     def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each table, with the arguments of :meth:`show`.
+        """Return the share of each table. The arguments are those of :meth:`show`.
 
-        Within a namespace and cluster, the largest table is first.
+        The shares are sorted by namespace and cluster. For each of them, the largest table is first.
         """
         return self._shares(namespace, cluster, lambda each: each.table)
 
@@ -149,11 +148,11 @@ class Capacities:
             return capacity.read_linked(connection, names, on)
 
     def by_format(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each file format, with the arguments of :meth:`show`."""
+        """Return the share of each file format. The arguments are those of :meth:`show`."""
         return self._shares(namespace, cluster, lambda each: each.format)
 
     def by_age(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each range of ages, with the arguments of :meth:`show`.
+        """Return the share of each range of ages of data. The arguments are those of :meth:`show`.
 
         The age of a directory is the time since its registration.
         """
@@ -187,11 +186,11 @@ class Capacities:
         cluster: str | None = None,
         warning_percent: int = DEFAULT_WARNING_PERCENT,
     ) -> Quota:
-        """Limit the bytes that the tables of a namespace may have on a cluster, by default the default cluster.
+        """Limit the total size of the tables of a namespace on a cluster, by default on the default cluster.
 
         Raises:
             InvalidObjectError: ``warning_percent`` is not from 1 to 100.
-            InvalidOperationError: the namespace has more bytes already.
+            InvalidOperationError: the namespace has more bytes than ``size_bytes``.
             NoSuchDatabaseError, UnknownClusterError: the namespace or cluster does not exist.
         """
         on = self._clusters.get(cluster or self._clusters.default).name
@@ -221,7 +220,7 @@ class Capacities:
         """Remove the quota of a namespace on a cluster, by default on the default cluster.
 
         Raises:
-            InvalidOperationError: the namespace has no quota there.
+            InvalidOperationError: the namespace has no quota on the cluster.
             NoSuchDatabaseError: the namespace does not exist.
         """
         on, name = cluster or self._clusters.default, normalise(namespace)
@@ -235,7 +234,7 @@ class Capacities:
         self._store.write(work)
 
     def record(self) -> int:
-        """Record the use of today unless it is recorded already; return the number of new records.
+        """Record the sizes of today; return the number of records, or 0 if today has records already.
 
         The housekeeper calls this method.
         """

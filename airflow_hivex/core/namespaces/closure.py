@@ -1,4 +1,4 @@
-"""Closure: the dependencies of a namespace's objects on other namespaces, and the names of such foreign objects."""
+"""Closure: the dependencies of a namespace's objects on other namespaces, and foreign names in statements."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _FOREIGN_FUNCTION = "it is a function of another namespace"
 class Dependency:
     """An object of a namespace that depends on an object of another namespace, or on a missing object.
 
-    ``object`` is the object that depends, such as ``a.v``, or the name of a statement. ``kind`` is ``view``,
-    ``function``, ``table`` (for its constraints), ``folder`` or ``statement``. ``name`` is the foreign or missing
-    object, and ``reason`` describes the problem. ``create_link`` is the CREATE LINK statement that makes the table
-    available, or None if a link does not help. ``line`` and ``column`` count from 1 in a statement's text.
-    ``namespace`` is the other namespace, or None for a missing object.
+    ``object`` is the object that depends, such as ``a.v``, or the name of a statement. ``kind`` is the kind of
+    ``object``: ``view``, ``function``, ``table`` (for its constraints), ``folder`` or ``statement``. ``name`` is the
+    foreign or missing object, and ``reason`` describes the problem. ``namespace`` is the namespace of the foreign
+    object, or None for a missing object. ``create_link`` is the CREATE LINK statement that makes the foreign table
+    available, or None if a link does not help. ``line`` and ``column`` count from 1 in the text of a statement.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The links of one namespace (``imports``), and its other dependencies, which a closed namespace does not have."""
+    """The links of a namespace (``imports``), and the dependencies that a closed namespace must not have."""
 
     namespace: str
     dependencies: tuple[Dependency, ...]
@@ -97,7 +97,7 @@ class Closure:
 
     @property
     def is_self_contained(self) -> bool:
-        """Return whether the namespace is closed and has no links. It could then move alone."""
+        """Return whether the namespace has no dependencies at all, and also no links."""
         return self.is_closed and not self.imports
 
 
@@ -105,7 +105,7 @@ class Closure:
 class NamedStatement:
     """A text with one or more statements that run in a namespace, and its name, such as that of a task.
 
-    ``cluster`` is the pinned cluster, and ``parameters`` are the values of ``:name`` markers. Both decide the route.
+    ``cluster`` is the pinned cluster, and ``parameters`` are the values of ``:name`` markers.
     """
 
     name: str
@@ -116,7 +116,7 @@ class NamedStatement:
 
 
 class ClosureCheck:
-    """A check for the dependencies of a namespace. It reads the catalog, and no data."""
+    """A check for the dependencies of a namespace. The check reads only the catalog."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
@@ -125,8 +125,7 @@ class ClosureCheck:
     def check(self, namespace: str, statements: Iterable[NamedStatement] = ()) -> Closure:
         """Return the dependencies of a namespace's objects, and of statements that run in the namespace.
 
-        Dependencies are names in views, functions and constraints, and folders of tables. The number of round trips
-        does not grow with the number of objects.
+        The check looks at names in views, functions, constraints and statements, and at folders.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -173,7 +172,7 @@ class ClosureCheck:
         return Closure(name, tuple(found), imports)
 
     def _owners(self, connection: Connection, namespace: str, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return a dict from folder to the objects of other namespaces whose folders overlap it.
+        """Return a dict from folder to the objects of other namespaces whose folders overlap this folder.
 
         ``folders`` are the folders that statements name.
         """
@@ -230,10 +229,7 @@ def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
 
 @dataclass(slots=True)
 class _NamesIn:
-    """The foreign names in a text, and the calls and folders that may belong to other namespaces.
-
-    Each of them has its line and column in the text.
-    """
+    """The foreign names in a text, and the calls and folders that can belong to other namespaces."""
 
     name: str
     found: list[Dependency] = field(default_factory=list)
@@ -242,7 +238,7 @@ class _NamesIn:
 
 
 def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
-    """Return the foreign names in a text. After USE, names without a database belong to the new database."""
+    """Return the foreign names, calls and folders in the text of a statement."""
     names = _NamesIn(statement.name)
     current = normalise(statement.namespace or namespace)
     if current != namespace:
@@ -259,7 +255,7 @@ def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
 def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, int] | None) -> None:
     """Add the names in a text to ``names``.
 
-    If EXECUTE IMMEDIATE runs the text, ``place`` is the place of this statement, which all names in the text get.
+    ``place`` is the line and column of all names if EXECUTE IMMEDIATE runs the text, otherwise None.
     """
 
     def at(start: int | None) -> tuple[int, int]:
@@ -297,10 +293,7 @@ _OF_ANY_DATABASE = (
     *(CreateDatabase, DescribeDatabase, UseDatabase),
     *(ShowCapacity, ShowCompactions, ShowLinks, ShowLocks, ShowTables),
 )
-"""Statements that may name any database: they create, describe, list or enter it (USE).
-
-All other statements may name only the current database.
-"""
+"""The statements that can name any database, also in a closed namespace."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -308,9 +301,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
     """Return the objects of other namespaces that a statement in ``namespace`` names, sorted by place in the text.
 
-    If an object is both read and written at a place, the write comes first. These names are not foreign: names in the
-    database of the namespace itself, the table that CREATE LINK names, and a database that a statement creates,
-    describes, lists or enters.
+    If an object is both read and written at the same place, the write comes first. The table that CREATE LINK names,
+    and a database that a statement creates, describes, lists or enters by USE, are not in the result.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -325,7 +317,7 @@ def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
 
 
 def foreign_tables(names: Iterable[TableName], namespace: str) -> list[TableName]:
-    """Return the names of tables that belong to other namespaces than ``namespace``."""
+    """Return the names that belong to another namespace than ``namespace``."""
     return [name for name in names if name.database not in (None, namespace)]
 
 
@@ -366,7 +358,7 @@ def foreign_call_error(
 
 
 def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:
-    """Return the name of a table as a used object, with its place in the text of the statement."""
+    """Return the name of a table as a :class:`UsedObject`, with its place in the text of the statement."""
     start, end = name.span or (None, None)
     return UsedObject(ObjectKind.TABLE, role, name.name, name.database, name.namespace, start, end)
 
@@ -374,7 +366,8 @@ def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:
 def link_of(table: str, database: str, namespace: str | None) -> str:
     """Return the name of a link to a table of ``database``.
 
-    If ``namespace`` is given, ``table@namespace`` is a link itself. The returned link then has the same source.
+    If ``namespace`` is given, ``table@namespace`` is a link in ``database``, and the result is a link to the same
+    source.
     """
     return f"{quoted(table)}@{quoted(namespace or database)}"
 
@@ -385,7 +378,7 @@ def create_link(link: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name for a statement, with backquotes if it needs them."""
+    """Return a name as it is written in a statement, with backquotes if they are necessary."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 

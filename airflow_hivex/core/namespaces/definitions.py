@@ -1,6 +1,6 @@
-"""The names of objects in the definitions of views, functions, tables and temporary views. No I/O.
+"""The names in the definitions of views, functions, tables and temporary views. No I/O.
 
-All rules of namespaces use these names, so that the rules agree.
+The rules of closed namespaces apply to these names.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from airflow_hivex.core.parser.statements import (
 )
 
 _DATABASE = "catalogAndNamespace.part.1"
-"""The property with the current database of a Spark view's creator, to which names without a database belong."""
+"""The property of a Spark view that stores the database of the names without a database in its query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The names in the definition of an object, and the ``namespace`` whose rules apply to these names.
+    """The names in the definition of an object, and the ``namespace`` whose rules apply to them.
 
     ``kind`` is for example ``view``. ``tables`` are the tables, views and links in the definition, with their
-    databases. ``calls`` are (database, name) of each called function that may be permanent. ``temporary`` are temporary
-    tables of the session.
+    databases. ``calls`` has a pair (database, name) for each called function that can be a permanent function.
+    ``temporary`` are the stored names of the session's temporary tables.
     """
 
     kind: str
@@ -61,20 +61,19 @@ class Definition:
 
     @property
     def foreign_calls(self) -> list[QualifiedName]:
-        """Return the called functions that may belong to other namespaces, as (database, name)."""
+        """Return the called functions that can belong to other namespaces, as (database, name) pairs."""
         return [each for each in self.calls if each[0] != self.namespace]
 
     @property
     def is_foreign(self) -> bool:
-        """Return whether the definition may name an object of another namespace."""
+        """Return whether the definition can name an object of another namespace."""
         return bool(self.foreign_tables or self.foreign_calls)
 
 
 def view_definition(view: Table) -> Definition:
     """Return the names in the query of a view.
 
-    Spark reads its own views by their original text, and views of other clients by the expanded text. For a view of
-    Spark, the result has the names in both texts.
+    If Spark has created the view, the result also has the names in the original text, which Spark reads.
 
     Raises:
         InvalidObjectError: a text cannot be read.
@@ -92,10 +91,9 @@ def view_definition(view: Table) -> Definition:
 def temporary_view_definition(
     name: str, view: TemporaryView, namespace: str, temporary: Collection[QualifiedName]
 ) -> Definition:
-    """Return the names in a temporary view, which follows the rules of the current namespace.
+    """Return the names in a temporary view. The rules of the current namespace apply to them.
 
-    In the result, a temporary view has no database. ``temporary`` are the stored names of the session's temporary
-    tables.
+    ``temporary`` are the stored names of the session's temporary tables.
     """
     query = query_of(view.text)
     tables = tuple(each.table for each in query.references)
@@ -138,21 +136,21 @@ def table_definition(table: Table) -> Definition:
 def query_definition(kind: str, name: str, namespace: str, query: Query, current: str) -> Definition:
     """Return the names in the query of a view or function.
 
-    ``current`` is the current database at the creation of the object. Names without a database belong to it.
+    ``current`` is the database of names without a database.
     """
     return _of_queries(kind, name, namespace, [query], current)
 
 
 def with_default_calls(definition: Definition, function: SqlFunction) -> Definition:
-    """Add to the definition of a function the calls in the default values of its parameters."""
+    """Return the definition of a function, with the calls in the default values of its parameters added."""
     calls = _calls(default_calls(function.parameters), function.database)
     return replace(definition, calls=(*definition.calls, *calls))
 
 
 def statement_calls(statement: Statement) -> tuple[FunctionCall, ...]:
-    """Return the calls in a statement of functions that may be permanent.
+    """Return the calls in a statement, for those functions that can be permanent functions.
 
-    For CREATE FUNCTION, these include the calls in the default values of parameters.
+    For CREATE FUNCTION, the result includes the calls in the default values of parameters.
     """
     queries: tuple[Query, ...] = ()
     if isinstance(statement, ExplainRoute):

@@ -1,4 +1,4 @@
-"""Homes: the metastore of each namespace of an organization, recorded in one metastore that all teams can read."""
+"""Homes of namespaces: a record, in one metastore of an organization, of the metastore of each namespace."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ class NamespaceHome:
 
 
 class NamespaceHomes:
-    """The registry of the namespaces of all metastores. It stores their metastores, and does not connect to them."""
+    """The registry of the homes of all namespaces. It does not connect to their metastores."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def note(self, namespace: str, metastore: str, *, replace: bool = False) -> NamespaceHome:
-        """Record the metastore of a namespace. Safe to repeat.
+        """Record the metastore of a namespace. It is safe to repeat the call.
 
         Args:
-            namespace: its name.
+            namespace: the name of the namespace.
             metastore: the id of an Airflow connection, which has the secrets, or a URL without secrets.
-            replace: whether to replace another home, because the namespace has moved.
+            replace: whether to replace a recorded home, because the namespace has moved.
 
         Raises:
-            AlreadyExistsError: the namespace has another home, and ``replace`` is not set.
+            AlreadyExistsError: another home is recorded, and ``replace`` is false.
             InvalidObjectError: the metastore is neither an id nor a URL, or has a secret.
         """
         name = check_name("namespace", namespace)

@@ -45,9 +45,8 @@ _MS_PER_DAY = 86_400_000
 class Links(JoinsTransactions):
     """The links of all namespaces.
 
-    The arguments for a link are its namespace and its name ``table@namespace``, as in ``links.get("a", "t@b")``. Every
-    change is one database transaction together with its event; changes through :meth:`joining` are part of the caller's
-    transaction.
+    The arguments for a link are its namespace and its name ``table@namespace``, as in ``links.get("a", "t@b")``. Each
+    change is one database transaction. Changes through :meth:`joining` are part of the caller's transaction.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -57,7 +56,7 @@ class Links(JoinsTransactions):
     # -- reading ---------------------------------------------------------------
 
     def get(self, namespace: str, link: str) -> Link:
-        """Return a link with its properties and its partitions. Two round trips.
+        """Return a link with its properties and partitions. Two round trips.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -67,7 +66,7 @@ class Links(JoinsTransactions):
             return _described(connection, name)
 
     def find(self, names: Collection[LinkName]) -> dict[LinkName, Link]:
-        """Return a dict from name to link. The links lack properties, owner and time of creation. One round trip.
+        """Return a dict from name to link. The links lack properties, owner and creation time. One round trip.
 
         Raises:
             NoSuchLinkError: a link does not exist.
@@ -100,14 +99,14 @@ class Links(JoinsTransactions):
             return link_rows.describe_links(connection)
 
     def sources(self, database: str) -> frozenset[str]:
-        """Return the names of those tables of a database to which links of other namespaces exist. One round trip."""
+        """Return the names of the tables of a database that links of other namespaces show. One round trip."""
         with self._read() as connection:
             return frozenset(
                 each.source[1] for each in link_rows.describe_links(connection, link_rows.links_from(database))
             )
 
     def of_table(self, table: StoredTable) -> list[Link]:
-        """Return the links of other namespaces that show a table, sorted by name, without their partitions."""
+        """Return the links that show a table, sorted by name, without their partitions."""
         with self._read() as connection:
             return link_rows.describe_links(connection, link_rows.links_to([table.id]))
 
@@ -123,7 +122,7 @@ class Links(JoinsTransactions):
     def partitions(self, namespace: str, link: str, specification: Predicate | None = None) -> list[str]:
         """Return the names of the partitions that a link shows, sorted.
 
-        ``specification`` is a predicate whose values have the types of the keys.
+        ``specification`` selects partitions. The values in it must have the types of the partition keys.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -138,7 +137,7 @@ class Links(JoinsTransactions):
         return sorted(names if specification is None else covered(names, specification, source.partition_keys))
 
     def check(self, name: LinkName) -> StoredTable:
-        """Return the table that a new link would show.
+        """Return the table that a link of this name would show.
 
         Raises:
             OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: the table cannot be linked.
@@ -157,13 +156,13 @@ class Links(JoinsTransactions):
         properties: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> Link:
-        """Create a link, which shows none of the current partitions of its source.
+        """Create a link. It shows none of the current partitions of its source.
 
         Raises:
             OwnTableLinkError: the table is in the link's own namespace.
             NotLinkableError: the source is not a managed table.
             NoSuchLinkSourceError: the source does not exist.
-            AlreadyExistsError: the namespace has a link of that name, or another link to the table.
+            AlreadyExistsError: the namespace has a link of this name, or another link to the table.
         """
         name = LinkName.of(namespace, link)
         kept = normalised_properties(name, properties or {})
@@ -191,7 +190,7 @@ class Links(JoinsTransactions):
         return self._write(work)
 
     def drop(self, namespace: str, link: str) -> None:
-        """Remove a link; the files of its source stay.
+        """Remove a link. The files of its source are not changed.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -210,7 +209,7 @@ class Links(JoinsTransactions):
         properties: Mapping[str, str],
         unset: Collection[str] = (),
     ) -> None:
-        """Add properties to a link, and remove other properties.
+        """Add ``properties`` to a link, and remove the properties ``unset``.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -231,12 +230,12 @@ class Links(JoinsTransactions):
     def add_partitions(
         self, namespace: str, link: str, names: Sequence[str], *, if_not_exists: bool = False
     ) -> list[str]:
-        """Add partitions of its source to a link, all or none; return the partitions that the link did not show before.
+        """Add partitions to a link, all or none; return the partitions that the link did not show before.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
-            NoSuchPartitionError: the source has no such partition.
-            AlreadyExistsError: the link shows a partition already and ``if_not_exists`` is false, or a name is given
+            NoSuchPartitionError: the source of the link does not have a partition.
+            AlreadyExistsError: the link shows a partition already, and ``if_not_exists`` is false; or a name is given
                 twice.
             InvalidOperationError: the source has no partition keys.
         """
@@ -261,7 +260,7 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def drop_partitions(self, namespace: str, link: str, names: Sequence[str], *, if_exists: bool = False) -> list[str]:
-        """Remove partitions from a link, all or none; return the removed partitions. The source keeps them.
+        """Remove partitions from a link, but not from its source, all or none; return the removed partitions.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -289,8 +288,7 @@ class Links(JoinsTransactions):
     def expire(self) -> int:
         """Remove from each link the partitions that are older than the RETENTION of the link; return their number.
 
-        The housekeeper calls this method. Each link with RETENTION is changed in a database transaction of its own. A
-        repeated call is safe.
+        The housekeeper calls this method. Each link is changed in a database transaction of its own.
         """
         with self._read() as connection:
             found = [each for each in link_rows.describe_links(connection) if each.retention_days is not None]
@@ -329,7 +327,7 @@ class Links(JoinsTransactions):
             link_rows.raise_beginning(connection, link)
 
     def _change(self, name: LinkName, work: Callable[[Connection, Link, StoredTable], T]) -> T:
-        """Lock the rows of a link and its source, and then call ``work``; return the result of ``work``.
+        """Lock the rows of a link and of its source; then return the result of ``work``.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -351,7 +349,7 @@ class Links(JoinsTransactions):
 
 
 def check_source(connection: Connection, name: LinkName) -> StoredTable:
-    """Return the source of a new link.
+    """Return the source of a link that is to be created.
 
     Raises:
         OwnTableLinkError: the source is in the link's own namespace.

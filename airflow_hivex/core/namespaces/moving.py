@@ -1,4 +1,4 @@
-"""The survey of a namespace before its move to another cluster, and the metastore's rows about moves."""
+"""The survey of a namespace before it is moved to another cluster, and the metastore's rows about moves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from airflow_hivex.core.store.schema import (
 
 @dataclass(frozen=True, slots=True)
 class LinkedTable:
-    """A link and its source, which does not move.
+    """A link, and its source, whose primary cluster a move does not change.
 
     ``partitions`` are the partitions that the link shows, or None for the whole table.
     """
@@ -47,11 +47,11 @@ class LinkedTable:
 
 @dataclass(frozen=True, slots=True)
 class MoveSurvey:
-    """The tables and obstacles of a namespace before its move.
+    """The tables of a namespace, and the obstacles to its move to a cluster.
 
-    ``tables`` are the tables whose primary cluster is not the target, sorted by name, without views. ``home`` is the
-    cluster of new tables, or None if it is not set. ``linked`` are the links to sources whose primary cluster is not
-    the target.
+    ``tables`` are the tables, without views, whose primary cluster is not the target of the move, sorted by name.
+    ``home`` is the cluster for created tables, or None if the namespace has no such cluster. ``linked`` are the links
+    to sources whose primary cluster is not the target of the move.
     """
 
     namespace: str
@@ -63,7 +63,7 @@ class MoveSurvey:
 
 
 class MoveSurveyor:
-    """A reader of the catalog that surveys namespaces. It reads no data."""
+    """A reader of the catalog that surveys namespaces before moves."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
@@ -112,7 +112,7 @@ class MoveSurveyor:
         return MoveSurvey(name, tuple(found), home, tuple(linked), tuple(blockers), tuple(notices))
 
     def quota_blocker(self, namespace: str, cluster: str, size_bytes: int) -> MoveBlocker | None:
-        """Return the blocker if ``size_bytes`` more on a cluster would exceed the quota, or None if they fit."""
+        """Return the blocker if ``size_bytes`` more bytes on a cluster would exceed the quota, or None if they fit."""
         with self._store.read() as connection:
             database_id = select_database(connection, namespace).id
             for each in capacity.read_quotas(connection):
@@ -225,10 +225,10 @@ def begin_move(
     user: str,
     now_ms: int,
 ) -> NamespaceMove:
-    """Return the running move of a namespace, changed to the given options, or a new move.
+    """Return the running move of a namespace with the given options; begin a move if no move is running.
 
     Raises:
-        MoveUnderWayError: the namespace is being moved to another cluster.
+        MoveUnderWayError: the namespace is being moved to a cluster other than ``cluster``.
     """
     # The row of the database is locked, so that one process begins the move, and a concurrent one continues it.
     locked = select(databases.c.id).where(databases.c.name == namespace).with_for_update()
@@ -274,7 +274,7 @@ def list_moves(connection: Connection, namespace: str | None) -> list[NamespaceM
 
 
 def check_running(connection: Connection, move: NamespaceMove) -> None:
-    """Ensure that a move runs, and does not end before the caller's transaction.
+    """Ensure that a move is running, and cannot end before the caller's transaction ends.
 
     Raises:
         MoveEndedError: another process has cancelled or finished the move.
@@ -304,9 +304,9 @@ def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_
 
 
 def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, now_ms: int) -> None:
-    """Record, before a move copies a table, whether the cluster already has a copy of it.
+    """Record, before a move copies a table, whether the target cluster has a copy of the table already.
 
-    Later calls for the same table change nothing.
+    If the table is recorded already, nothing is changed.
     """
     check_running(connection, move)
     of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
@@ -340,10 +340,10 @@ def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
 def leave_copies(
     connection: Connection, move: NamespaceMove, before: Collection[tuple[int, str]], now_ms: int, grace_ms: int
 ) -> None:
-    """Replace the records of a move after the switch: record the copies that remain on the previous primary clusters.
+    """Replace the records of a switched move by records of the copies on the previous primary clusters.
 
     These copies are withdrawn after ``grace_ms``. ``before`` has the id and the previous primary cluster of each table.
-    If the move has ``keeps_copies``, there are no new records, and the copies stay.
+    If ``keeps_copies`` of the move is true, the records are deleted, and the copies stay.
     """
     later(connection, delete(moved_copies).where(_C.move_id == move.id))
     rows = [
@@ -362,9 +362,9 @@ def leave_copies(
 
 
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
-    """Mark the new copies of a cancelled move for withdrawal, unless ``keeps_copies`` is set.
+    """Mark the copies that a cancelled move has made for withdrawal, unless ``keeps_copies`` is true.
 
-    A copy is new if the cluster had no copy of the table before the move.
+    If the cluster had a copy of the table before the move, this copy stays.
     """
     of_move = _C.move_id == move.id
     kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)
@@ -373,7 +373,7 @@ def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *,
 
 
 def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> list[Row[Any]]:
-    """Return the copies to withdraw now, of one move or (None) of all moves.
+    """Return the copies of a move that must be withdrawn now, or those of all moves if ``move_id`` is None.
 
     A row has the id, namespace and state of the move, and the table id, the cluster and the time of the record.
     """
@@ -387,7 +387,7 @@ def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> l
 
 
 def is_renewed(connection: Connection, table_id: int, cluster: str, since_ms: int) -> bool:
-    """Return whether a copy of a table on a cluster has been registered after a time (ms)."""
+    """Return whether a copy of a table on a cluster was registered after the time ``since_ms``."""
     s = cluster_storage_descriptors.c
     newest = select(func.max(s.registered_ms)).where(s.table_id == table_id, s.cluster == cluster)
     return (connection.execute(newest).scalar() or 0) > since_ms

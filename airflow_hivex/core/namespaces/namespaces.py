@@ -1,4 +1,4 @@
-"""Namespaces: their modes, and their dependencies on each other."""
+"""The modes of namespaces, and the dependencies of namespaces on each other."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from airflow_hivex.core.store.engine import Store
 
 
 class Namespaces:
-    """The databases of a metastore as namespaces. See :class:`~airflow_hivex.core.namespaces.links.Links`, too."""
+    """The databases of a metastore as namespaces. See also :class:`~airflow_hivex.core.namespaces.links.Links`."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
         self._closure = ClosureCheck(store, clusters)
 
     def is_closed(self, namespace: str) -> bool:
-        """Return whether statements in a namespace may not name objects of other namespaces. One round trip.
+        """Return whether statements in a namespace must not name objects of other namespaces. One round trip.
 
-        The property ``hivex.namespace.mode`` of the database decides. Without this property, the setting of the same
-        name decides.
+        The property ``hivex.namespace.mode`` of the database decides, or else the setting of the same name.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -41,7 +40,7 @@ class Namespaces:
             return closed_namespaces.is_closed(connection, namespace)
 
     def check_view(self, view: Table) -> None:
-        """Refuse a view whose query names a foreign object, if its namespace is closed. At most two round trips.
+        """Refuse a view in a closed namespace if its query names a foreign object. At most two round trips.
 
         Raises:
             ForeignNameError: the query names an object of another namespace.
@@ -56,7 +55,7 @@ class Namespaces:
         self._refuse_foreign(view_definition(view))
 
     def check_function(self, function: PermanentFunction) -> None:
-        """Refuse an SQL function that names a foreign object, if its namespace is closed. At most two round trips.
+        """Refuse an SQL function in a closed namespace if it names a foreign object. At most two round trips.
 
         Raises:
             ForeignNameError: the function names an object of another namespace.
@@ -67,9 +66,7 @@ class Namespaces:
             self._refuse_foreign(function_definition(function))
 
     def check_definition(self, definition: Definition) -> None:
-        """Refuse a definition that names an object of another namespace, if its own namespace is closed.
-
-        If all names belong to its own namespace, no round trip is needed.
+        """Refuse a definition in a closed namespace if it names an object of another namespace.
 
         Raises:
             ForeignNameError: the definition names an object of another namespace.

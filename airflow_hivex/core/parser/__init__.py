@@ -1,7 +1,7 @@
-"""The reader of statements. It finds the kind of a statement, and the objects that the statement reads and writes.
+"""The reader of statements: it finds the kind of a statement, and the objects that are read and written.
 
-No other folder uses sqlglot. Statements of this project, and statements that define objects, are read directly from
-the tokens. sqlglot parses queries to find their tables, columns and filters, while the user's text stays unchanged.
+Statements of this project, and statements that define objects, are read directly from the tokens. sqlglot parses
+queries to find their tables, columns and filters. The text of a query stays unchanged. No other folder uses sqlglot.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ from airflow_hivex.core.parser.statements import (
 )
 
 FrameOf = Callable[[TableReference], int | None]
-"""A function that returns the number of the DataFrame that a reference reads, or None for a table."""
+"""A function that returns the number of the DataFrame that a table reference reads, or None for a table."""
 
 TAKE_FRAMES = (Select, DescribeQuery, ExplainQuery, ExplainRoute, Insert, MultiInsert, ChangeRows, CreateTable)
-"""The statements that can read DataFrames. They do not need the DataFrames after they have run."""
+"""The statements that can read DataFrames."""
 
 _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 
@@ -39,10 +39,11 @@ _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 def read_with_frames(
     text: str, names: Collection[str], parameters: Mapping[str, object] | None, database: str
 ) -> Statement:
-    """Return the statement in ``text``; it reads the i-th DataFrame of ``names`` as the table ``frame_name(i)``.
+    """Return the statement in ``text``, in which ``{name}`` stands for a DataFrame. ``names`` are the DataFrames.
 
-    ``{name}`` in the text stands for a DataFrame. It stands in place of a table name, is the alias of this table, and
-    may qualify a column. In a string ``{name}`` is plain text. Positions count in ``text``.
+    The returned statement reads the DataFrame ``names[i]`` as the table ``frame_name(i)``. ``{name}`` can stand in
+    place of a table name, or before a column as in ``{name}.id``. In a string it is plain text. Positions in the
+    statement are positions in ``text``.
 
     Raises:
         HivexError: as :func:`reader.read`.
@@ -96,16 +97,16 @@ def read_with_frames(
 
 
 def frames_not_taken(statement: Statement, names: Collection[str]) -> InvalidOperationError:
-    """Return the error for a statement, such as CREATE VIEW, that would need its DataFrames after it has run."""
+    """Return the error for a statement that cannot read DataFrames, such as CREATE VIEW."""
     return InvalidOperationError(
         statement.kind, ", ".join(names), "a DataFrame is not kept with it; make a table of its rows"
     )
 
 
 def with_frames(statement: Statement, frame_of: FrameOf) -> Statement:
-    """Return the statement, with ``frame_name(i)`` in each reference that reads the DataFrame ``i``.
+    """Return the statement. Each reference that reads the DataFrame ``i`` gets the name ``frame_name(i)``.
 
-    The target of an UPDATE, DELETE or MERGE stays a table.
+    The target of an UPDATE, DELETE or MERGE is not changed.
     """
     if isinstance(statement, ExplainRoute):
         inner = with_frames(statement.statement, frame_of)

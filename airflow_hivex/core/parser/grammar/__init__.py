@@ -1,1 +1,1 @@
-"""The grammar: each statement is read by the SYNTAX line of its class, and made by the class or by a function."""
+"""The grammar: the SYNTAX of a class describes the text of a statement, and the class or a function makes it."""

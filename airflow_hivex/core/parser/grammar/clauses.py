@@ -17,9 +17,9 @@ from airflow_hivex.core.parser.statements import Literal
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The result of a SYNTAX line: dicts from its fields to their values, and to the index of each value's first token.
+    """The result of reading a SYNTAX line: a dict from field to value, and one to the index of the value's first token.
 
-    A field that the text does not give is not in the dicts.
+    A field that does not occur in the text is not in the dicts.
     """
 
     cursor: Cursor
@@ -69,7 +69,7 @@ def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
 def read_partition_predicate(cursor: Cursor, *, any_value: bool = False) -> Predicate:
     """Return the predicate of conditions such as ``(ds < '2013', hr = 1)``. NULL means the default partition.
 
-    With ``any_value`` a key may stand without a value; then it matches all values.
+    If ``any_value`` is true, a key without a value is allowed, and matches all values.
     """
     cursor.expect_symbol("(")
     found: list[Predicate] = []
@@ -102,7 +102,7 @@ def _comparison(cursor: Cursor, column: ColumnReference, operator: str) -> Predi
 
 
 def read_value(cursor: Cursor, what: str) -> Literal:
-    """Return the constant that must come next; a comma or parenthesis must follow it."""
+    """Return the constant that must come next, before a comma or parenthesis."""
     literal = read_constant(cursor)
     if literal is None:
         raise cursor.expected(what)
@@ -112,7 +112,7 @@ def read_value(cursor: Cursor, what: str) -> Literal:
 
 
 def read_properties(cursor: Cursor) -> dict[str, str]:
-    """Return the properties in ``('key' = 'value', other.key = 1, ...)``; numbers and booleans become texts."""
+    """Return the properties in ``('key' = 'value', other.key = 1, ...)``. Numbers and booleans become texts."""
     cursor.expect_symbol("(")
     found: dict[str, str] = {}
     for key in cursor.different(lambda: read_property_key(cursor), "property "):
@@ -134,7 +134,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """Return the key that comes next: a string, or words with points between them. It keeps upper and lower case."""
+    """Return the key that comes next: a string, or words with points between them, in the case of the text."""
     if cursor.at_kind(Kind.STRING):
         # Two strings in a row are a key and its value: = may be left out.
         return unquote(cursor.next("a property"))
@@ -169,7 +169,7 @@ def read_parentheses(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
-    """Return each id in a list such as ``3 1 2`` or ``3, 1, 2`` once. Nothing may follow the list."""
+    """Return the ids in a list such as ``3 1 2`` or ``3, 1, 2``, each once. The list must end the statement."""
     found = [read_id(cursor, what)]
     while not cursor.at_end:
         cursor.accept_symbol(",")
@@ -199,9 +199,10 @@ def once(cursor: Cursor, token: Token | None, present: object) -> None:
 
 
 def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = ()) -> UnsupportedStatementError:
-    """Return the error for an unsupported statement. The message has the first words of the statement.
+    """Return the error for an unsupported statement, with the first words of the statement.
 
-    ``second`` are the words that may follow the first word. If the user mistyped one of them, the error suggests it.
+    ``second`` are the words that can follow the first word. If the second word is similar to one of them, the error
+    suggests this word.
     """
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1

@@ -20,12 +20,12 @@ def read_added_columns(
 ) -> tuple[Column, ...]:
     """Return the columns after ADD COLUMNS: a list in parentheses, or one column without parentheses.
 
-    With ``several`` a list without parentheses is valid, too. The columns' places (FIRST, AFTER) are added to
-    ``places``. After a list in parentheses, CASCADE and RESTRICT are ignored.
+    If ``several`` is true, a list without parentheses is also valid. The columns' places (FIRST, AFTER) are added to
+    ``places``. CASCADE and RESTRICT after a list in parentheses are ignored.
 
     Raises:
         StatementSyntaxError: the text is not a list of columns.
-        UnsupportedStatementError: a column has a place although ``places`` is not given, or belongs to a struct.
+        UnsupportedStatementError: a column has a place, and ``places`` is None; or a column is a field of a struct.
     """
     if not cursor.at_symbol("("):
         found = {(column := read_column(cursor, places=places)).name: column}
@@ -44,7 +44,7 @@ def read_added_columns(
 def read_columns(
     cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
 ) -> dict[str, Column]:
-    """Return a dict from names to columns for a list in parentheses.
+    """Return a dict from name to column for a list in parentheses.
 
     ``constraints`` reads the constraints in the list. The columns' places (FIRST, AFTER) are added to ``places``.
     """
@@ -146,7 +146,7 @@ def read_whole_column(cursor: Cursor) -> str:
 
 
 def read_column_constraint(cursor: Cursor) -> Constraints:
-    """Return the constraint after the type of a changed column; :func:`make_changed_column` adds the column's name.
+    """Return the constraint after the type of a changed column, without the name of the column.
 
     Raises:
         StatementSyntaxError: no constraint comes next.
@@ -169,7 +169,7 @@ def _column_constraint(cursor: Cursor, column: str) -> Constraints:
 def make_changed_column(parts: Parts) -> ChangeColumn:
     """Return the statement ALTER TABLE ... CHANGE COLUMN.
 
-    In Spark's older form the user writes the name of the column only once.
+    In one of Spark's forms, the statement has the name of the column only once.
     """
     values = dict(parts.values)
     if "is_whole" in values:

@@ -37,7 +37,7 @@ class ConstraintReader:
 
     @property
     def found(self) -> Constraints:
-        """Return the constraints that were read so far."""
+        """Return the constraints that this object has read."""
         return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks), dict(self.keys))
 
     def accept_of_column(self, cursor: Cursor, column: str) -> bool:
@@ -93,7 +93,7 @@ class ConstraintReader:
         return True
 
     def _read_key(self, cursor: Cursor, token: Token | None, name: str | None, key: Key) -> None:
-        """Read the rest of a key after its kind and columns: the referenced columns, and the words NOT ENFORCED."""
+        """Read the text after the kind and the columns of a key: the referenced columns, and the words NOT ENFORCED."""
         if key.kind is KeyKind.FOREIGN_KEY:
             cursor.expect("REFERENCES")
             parent = cursor.table_name()
@@ -201,8 +201,8 @@ def _columns(cursor: Cursor, text: str, first: Token | None) -> tuple[str, ...]:
 class _Enforcement(NamedTuple):
     """The meaning of the words after a constraint.
 
-    ``is_off`` is true if the constraint is not enforced, and ``token`` is the word that says so. ``rely`` is true for
-    RELY.
+    ``is_off`` is true if the constraint is not enforced. ``token`` is the word for this, such as DISABLE. ``rely`` is
+    true for RELY.
     """
 
     is_off: bool
@@ -223,7 +223,7 @@ def _read_enforcement(cursor: Cursor) -> _Enforcement:
     """Return the meaning of the words ENABLE, DISABLE, VALIDATE, NOVALIDATE, [NOT] ENFORCED, RELY and NORELY.
 
     Raises:
-        UnsupportedStatementError: the words ask to check rows against a constraint that is not enforced.
+        UnsupportedStatementError: the words demand that existing rows are checked, but no future rows.
     """
     off = validated = None
     rely = False
@@ -248,7 +248,7 @@ def _read_name(cursor: Cursor) -> str:
 
 
 def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
-    """Return the kind of the key that comes next, after reading its words, or None if no key comes next."""
+    """Read the words of a key, such as PRIMARY KEY, and return its kind. If no key comes next, return None."""
     if cursor.at("PRIMARY", "KEY") and (of_column or cursor.at_symbol("(", ahead=2)):
         cursor.index += 2
         return KeyKind.PRIMARY_KEY
@@ -266,7 +266,7 @@ def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
 
 
 def _free_name(key: Key, taken: Collection[str]) -> str:
-    """Return a name that is not ``taken``, for a constraint without a name."""
+    """Return a name for a constraint without a name. It is not among the names ``taken``."""
     first = key.kind.value.lower().replace(" ", "_")
     if key.kind is KeyKind.NOT_NULL:
         first = f"{key.columns[0]}_not_null"

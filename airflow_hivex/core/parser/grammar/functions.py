@@ -141,7 +141,7 @@ def make_function(parts: Parts) -> CreateFunction:
 
 
 def make_temporary_function(parts: Parts) -> CreateTemporaryFunction:
-    """Return the statement CREATE TEMPORARY FUNCTION. For a CREATE TEMPORARY MACRO it has OR REPLACE.
+    """Return the statement CREATE TEMPORARY FUNCTION. CREATE TEMPORARY MACRO becomes a statement with OR REPLACE.
 
     Raises:
         StatementSyntaxError: the statement has OR REPLACE and IF NOT EXISTS.

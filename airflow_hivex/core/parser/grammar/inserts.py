@@ -1,4 +1,4 @@
-"""INSERT INTO and INSERT OVERWRITE of one table or a directory, and LOAD DATA; a VALUES list is read as rows."""
+"""INSERT INTO and INSERT OVERWRITE of one table or a directory, and LOAD DATA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rows = tuple[tuple[Literal, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of an INSERT: a query, its rows if all values are constants, and the places of DEFAULT in its text."""
+    """The source of an INSERT: a query, its rows if all values are constants, and the places of DEFAULT in it."""
 
     query: Query
     rows: Rows | None = None
@@ -153,7 +153,7 @@ def read_rows(cursor: Cursor) -> Source:
 
 
 def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
-    """Return the constants after VALUES as rows, and with their places; return None if Spark must compute a value."""
+    """Return a pair: the constants after VALUES as rows, and with their places. None: not all values are constants."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     cells: list[tuple[Span, ...]] = []
@@ -234,7 +234,7 @@ def make_insert_directory(parts: Parts) -> InsertDirectory:
     """Return the statement INSERT OVERWRITE DIRECTORY.
 
     Raises:
-        StatementSyntaxError: the statement names no directory, two directories or two formats.
+        StatementSyntaxError: the statement names no directory, or two directories or formats.
     """
     given = file_format(parts)
     if given.path is not None and "path" in parts:

@@ -1,4 +1,4 @@
-"""The functions that make a statement of the values in its SYNTAX, if these values depend on each other."""
+"""The functions that make a statement of the values of its fields, for statements whose fields depend on each other."""
 
 from __future__ import annotations
 

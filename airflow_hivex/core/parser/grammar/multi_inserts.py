@@ -27,8 +27,8 @@ def at_multi_insert(cursor: Cursor) -> bool:
 def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
     """Return the statement that begins here with FROM or WITH. ``WITH ... INSERT INTO t SELECT ...`` is one INSERT.
 
-    The text before the first INSERT is a FROM clause, perhaps after WITH. The query of each INSERT begins with this
-    text. The sub-queries in this text become separate sources, which are computed once for all INSERTs.
+    The text before the first INSERT is a FROM clause, possibly with WITH before it. The query of each INSERT begins
+    with this text. The sub-queries in this text become sources, which are computed once for all INSERTs.
 
     Raises:
         StatementSyntaxError: the text is not SQL.
@@ -71,7 +71,7 @@ class _Source:
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Yield (index, token) for each token outside of parentheses, and for each outermost opening parenthesis."""
+    """Yield (index, token) for each token outside of parentheses. Outermost opening parentheses are included."""
     depth = 0
     for index, token in enumerate(tokens):
         if depth == 0:
@@ -151,7 +151,7 @@ def _without(cursor: Cursor, beginning: Sequence[Token], sources: Sequence[_Sour
 
 
 def _source_query(cursor: Cursor, before: Sequence[Token], source: _Source) -> Query:
-    """Return the query of one source, with the common table expressions that it may read."""
+    """Return the query of one source, with the common table expressions before it."""
     text = Pieces(cursor)
     if before:
         text.copy_tokens(before)

@@ -1,6 +1,6 @@
-"""UPDATE, DELETE and MERGE. Each becomes queries that find the rows to change, and compute their new values.
+"""UPDATE, DELETE and MERGE: each becomes queries that find the rows to change, and compute the assigned values.
 
-A query is composed of pieces of the user's text; an error in it is reported at its place in the user's text.
+A query is composed of pieces of the user's text. An error in a query is reported at its place in the user's text.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _merge(parts: Parts) -> ChangeRows:
 class ChangedTable:
     """The target, the table that a statement changes.
 
-    ``name`` is its alias or else its name. ``quoted`` is the qualifier of its columns. ``start`` and ``end`` are the
-    place of the table name and the alias in the text.
+    ``name`` is the alias of the table, or its name if it has no alias. ``quoted`` is the qualifier of the table's
+    columns. ``start`` and ``end`` are the place of the table name and the alias in the text.
     """
 
     table: TableName
@@ -118,7 +118,7 @@ class ChangedTable:
 
     @classmethod
     def read(cls, cursor: Cursor) -> ChangedTable:
-        """Return the target, with its alias if it has one."""
+        """Return the target that comes next, with its alias if it has one."""
         start = cursor.offset()
         table = cursor.table_name()
         alias = _alias(cursor)
@@ -130,9 +130,8 @@ class ChangedTable:
 class MergeSource:
     """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
 
-    ``is_query`` is true if the source is not simply a table. Then the queries for the clauses read the stored rows of
-    the source under its alias. ``quoted`` is the qualifier of its columns in these queries, and ``names`` are the
-    qualifiers that the user may write.
+    ``is_query`` is true if the source is not a table. ``quoted`` is the qualifier of the source's columns in the
+    queries for the clauses. ``names`` are the qualifiers of the source's columns that the user can write.
     """
 
     quoted: str
@@ -143,10 +142,10 @@ class MergeSource:
 
     @classmethod
     def read(cls, cursor: Cursor) -> MergeSource:
-        """Return the source.
+        """Return the source that comes next.
 
         Raises:
-            StatementSyntaxError: the text is not a table, function or query in parentheses, or a query has no alias.
+            StatementSyntaxError: no table, function or query in parentheses comes next, or a query has no alias.
         """
         start = cursor.offset()
         if cursor.at_symbol("("):
@@ -212,14 +211,14 @@ def _when(parts: Parts, target: ChangedTable, source: MergeSource) -> tuple[str,
 
 
 class InsertedValues(NamedTuple):
-    """The tokens of each value in parentheses after VALUES, and the closing parenthesis."""
+    """The tokens of each value in the parentheses after VALUES, and the closing parenthesis."""
 
     values: Sequence[Sequence[Token]]
     closing: Token
 
 
 def read_inserted_values(cursor: Cursor) -> InsertedValues:
-    """Return the values of a new row in a MERGE.
+    """Return the values of a row that a MERGE inserts.
 
     Raises:
         StatementSyntaxError: no list in parentheses comes next.
@@ -323,7 +322,7 @@ def _is_default(tokens: Sequence[Token]) -> bool:
 def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) -> Sequence[Token]:
     """Return the tokens before the first of ``words`` and ``symbols``.
 
-    A word or symbol inside of parentheses, brackets or CASE ... END does not count.
+    Words and symbols inside of parentheses, brackets or CASE ... END are ignored.
     """
     start, depth = cursor.index, 0
     while (token := cursor.peek()) is not None:
@@ -371,7 +370,7 @@ def _whole(table: TableName) -> str:
 
 
 def _names(table: TableName, database: str | None) -> set[str]:
-    """Return the qualifiers that may stand before columns of a table or link without an alias.
+    """Return the qualifiers that can stand before columns of a table or link without an alias.
 
     ``database`` is the current database.
     """
@@ -398,7 +397,7 @@ class _Pieces(Pieces):
     """The text of a query that returns rows to change or to insert, with the values that the clauses assign."""
 
     def add_source(self, source: MergeSource) -> int:
-        """Add the source to FROM, and return the place of the name that stands for its stored rows."""
+        """Add the source to FROM, and return its place in the text of the query."""
         if not source.is_query:
             return self.copy(source.start, source.end)
         at = len(self.text)
@@ -406,7 +405,7 @@ class _Pieces(Pieces):
         return at
 
     def add_condition(self, word: str, tokens: Sequence[Token]) -> None:
-        """Add WHERE or ON with its condition in parentheses, so that text after it, such as LIMIT, is refused."""
+        """Add WHERE or ON with its condition in parentheses, in which a further clause, such as LIMIT, is an error."""
         self.add(f" {word} (").copy_tokens(tokens).add(")")
 
     def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
@@ -417,9 +416,9 @@ class _Pieces(Pieces):
             self.add(f") END AS `{assigned_name(clause, number)}`")
 
     def add_clauses(self, whens: Sequence[_When], source: MergeSource | None) -> None:
-        """Add the number of the clause that applies to a row, and the values of each clause, as columns of the query.
+        """Add columns to the query: the number of the clause that applies to a row, and the values of each clause.
 
-        The values of the clauses that do not apply to a row are NULL.
+        The columns of a clause that does not apply to a row are NULL.
         """
         if not whens:
             self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")

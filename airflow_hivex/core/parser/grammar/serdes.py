@@ -22,9 +22,9 @@ from airflow_hivex.core.parser.lexer.tokens import Cursor
 
 @dataclass(frozen=True, slots=True)
 class SerDe:
-    """A SerDe that statements may name: the table format for its files, and the options of this format.
+    """A SerDe that statements can name: the table format of its files, and the options of this format.
 
-    ``stored_as`` are the formats that STORED AS may name together with the SerDe.
+    ``stored_as`` are the formats that STORED AS can name together with the SerDe.
     """
 
     format: str
@@ -60,7 +60,7 @@ _OPTIONS = {
     "avro.schema.literal": "avroSchema",
     "avro.schema.url": "avroSchemaUrl",
 }
-"""A dict from SerDe properties to Spark's options. Other properties, such as ``serialization.format``, are ignored."""
+"""A dict from SerDe property to Spark's option. Properties that are not in the dict are ignored."""
 
 _INPUTS = {
     "org.apache.hadoop.mapred.textinputformat": "textfile",
@@ -71,7 +71,7 @@ _INPUTS = {
 
 
 def serde_of(name: str, properties: Mapping[str, str]) -> SerDe | None:
-    """Return the SerDe for the name and properties of Hive's class, or None for an unknown class."""
+    """Return the SerDe for the name of Hive's class and its properties, or None for an unknown class."""
     found = _SERDES.get(name.lower())
     if found is None:
         return None
@@ -86,12 +86,12 @@ _TEXT_OPTIONS |= {"fielddelim": FIELD_DELIM, "escapedelim": ESCAPE, "collectiond
 
 
 def text_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return a statement's options for Hive's text files, with Hive's names in place of Spark's names."""
+    """Return a statement's options for Hive's text files. Spark's names of options are replaced by Hive's names."""
     return {_TEXT_OPTIONS.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
 def serde_options(format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a SerDe's properties as options of a table format. The properties may have Hive's or Spark's names."""
+    """Return a SerDe's properties, which have Hive's or Spark's names, as options of a table format."""
     if format == TEXTFILE:
         return text_options(properties)
     return {_OPTIONS.get(name.lower(), name): value for name, value in properties.items()}
@@ -134,10 +134,10 @@ def read_serde(cursor: Cursor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The file format that a statement names, with its options. ``format`` is None if the statement names no format.
+    """The file format that a statement names, with its options, or a ``format`` of None.
 
     ``path`` is the location that the statement gives as Spark's option ``path``. ``input_format``, ``output_format``
-    and ``serde_library`` are Hive's classes, if the statement names them.
+    and ``serde_library`` are the classes of Hive that the statement names.
     """
 
     format: str | None
@@ -161,9 +161,10 @@ _HIVE_FORM = ("stored_as", "input_format", "delimited", "serde_library")
 
 
 def file_format(parts: Parts) -> FileFormat:
-    """Return the format that the clauses of a statement name, in Spark's or in Hive's form.
+    """Return the format that the clauses of a statement, in Spark's or in Hive's form, name.
 
-    Hive's delimited and plain text become the format ``textfile``, with the properties of Hive's SerDe as options.
+    ROW FORMAT DELIMITED and STORED AS TEXTFILE become the format ``textfile``. Its options are properties of Hive's
+    SerDe.
 
     Raises:
         StatementSyntaxError: two clauses contradict each other.

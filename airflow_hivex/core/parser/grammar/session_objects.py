@@ -13,7 +13,7 @@ from airflow_hivex.core.parser.statements import DeclareVariable, ImmediateArgum
 
 
 def read_variable(cursor: Cursor) -> str:
-    """Return the name of a variable, which must come next. The schema ``session`` may stand before the name."""
+    """Return the name of a variable, which must come next, with or without the schema ``session``."""
     skip_session(cursor)
     name = cursor.name("the name of a variable")
     if cursor.at_symbol("."):
@@ -22,7 +22,7 @@ def read_variable(cursor: Cursor) -> str:
 
 
 def read_variables(cursor: Cursor) -> tuple[str, ...]:
-    """Return the names in a list of different variables."""
+    """Return the names in a list of variables, none of which occurs twice."""
     return tuple(cursor.different(lambda: read_variable(cursor), "variable "))
 
 
@@ -83,7 +83,7 @@ def _expression(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_statement_text(cursor: Cursor) -> str:
-    """Return the text of a statement that comes next as a string, or as a marker with a value."""
+    """Return the text of a statement that comes next, as a string or as a ``:name`` marker."""
     token = cursor.peek()
     if not cursor.at_symbol(":"):
         return read_string(cursor, "a statement")
@@ -94,7 +94,7 @@ def read_statement_text(cursor: Cursor) -> str:
 
 
 def read_arguments(cursor: Cursor) -> tuple[ImmediateArgument, ...]:
-    """Return the arguments after USING: ``value [AS name], ...``, perhaps in parentheses."""
+    """Return the arguments after USING: ``value [AS name], ...``, with or without parentheses."""
     in_parentheses = cursor.accept_symbol("(")
     found: list[ImmediateArgument] = []
     while not found or cursor.accept_symbol(","):

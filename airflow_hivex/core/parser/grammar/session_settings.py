@@ -1,4 +1,4 @@
-"""SET and RESET: the settings of a session, the configuration of its jobs, and its variables."""
+"""SET and RESET of the settings of a session, the configuration of its jobs, and its variables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_any_text(cursor: Cursor) -> Sequence[Token]:
 
 
 def set_statement(name: str, value: str | None) -> SetSetting | SetConfiguration:
-    """Return the statement that sets a parameter or variable. With the value None it shows the current value."""
+    """Return the statement that sets a parameter or variable, or that shows the current value if ``value`` is None."""
     return SetSetting(name, value) if name in SESSION_SETTINGS else SetConfiguration(name, value)
 
 
@@ -78,7 +78,7 @@ def variable_statement(name: str, value: str) -> SetSetting | SetConfiguration:
 
 
 def make_reset(parts: Parts) -> ResetSetting | ResetConfiguration:
-    """Return the statement RESET for one name or for all. A name is a setting of the session or of its jobs."""
+    """Return the statement RESET for one setting or for all settings of the session and its jobs."""
     name = parts["name"]
     return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
 

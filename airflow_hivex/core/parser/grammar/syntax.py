@@ -5,19 +5,19 @@ A form describes the text of a statement, and its parts name the fields of the c
     SYNTAX = ("DROP LINK [IF EXISTS] [TO] <link table>",)
 
 - A word in upper case is a keyword. Keywords are not reserved: a table may be called ``to``.
-- ``<field kind>`` is a value, which the reader of its kind reads (``values``); ``<name>`` is short for ``<name name>``.
-  ``<field: A | B>`` is one of these words.
+- ``<field kind>`` is a value, which the reader of the kind reads (see ``values``). ``<name>`` is short for ``<name
+  name>``. ``<field: A | B>`` is one of the words A and B.
 - ``'('`` is a symbol.
-- ``[...]`` may be missing. ``{a | b}`` is a choice of one alternative. ``[a & b]`` are clauses in any order, each at
-  most once.
-- ``{...}*field`` may be repeated; the field has one :class:`~.clauses.Parts` for each repetition.
-- Keywords that are a whole alternative, such as ``[IF EXISTS]``, set the field with their name, such as ``if_exists``.
-  ``!field`` sets a field with another name.
+- ``[...]`` is optional. ``{a | b}`` is a choice of one alternative. ``[a & b]`` are clauses in any order, each at most
+  once.
+- ``{...}*field`` can be repeated. The field has one :class:`~.clauses.Parts` for each repetition.
+- If an alternative has only keywords, it sets a field to True. For example, ``[IF EXISTS]`` sets ``if_exists``.
+  ``!field`` in an alternative names the field that is set.
 
-The class makes the statement of the values (``Statement.of``). If the values depend on each other, a function of
+The class makes the statement of the values (``Statement.of``). If the values depend on each other, a function in
 ``makers`` makes the statement.
 
-All forms are tried, with each choice in the line. The error comes from the form that was read the farthest.
+All forms are tried, with all choices. If no form fits, the error is for the farthest place that a form has reached.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value of a field; the reader of its kind reads it."""
+    """The value of a field, and the kind whose reader reads it."""
 
     field: str
     kind: str
@@ -76,9 +76,9 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A choice of one alternative. With ``in_any_order`` alternatives may follow each other, each at most once.
+    """A choice of one alternative or, if ``in_any_order`` is true, of several, each at most once.
 
-    If ``repeats`` names a field, the choice may be repeated, and the field gets the parts of each repetition.
+    If ``repeats`` names a field, the choice can be repeated, and the field gets the parts of each repetition.
     """
 
     alternatives: tuple[_Sequence, ...]
@@ -95,7 +95,7 @@ _PART = re.compile(r"\s*(\[|\]|\{|\}|\||&|'[^']+'|[!*][a-z_]+|<[^>]+>|[A-Z_]+)")
 
 
 def compiled(line: str, flags: frozenset[str]) -> _Sequence:
-    """Return the parts of one SYNTAX line; ``flags`` are the fields that keywords can set.
+    """Return the parts of one SYNTAX line. ``flags`` are the fields that keywords can set.
 
     Raises:
         ValueError: the line does not follow the notation.
@@ -186,7 +186,7 @@ def _single(part: str) -> Part:
 class _State:
     """A state of the reader: an index in the tokens, and two dicts for the fields that were read before this index.
 
-    The dicts have the value of each field, and the index of its first token.
+    One dict has the value of each field, and the other the index of the value's first token.
     """
 
     index: int
@@ -204,7 +204,7 @@ _Error: TypeAlias = StatementSyntaxError | UnsupportedStatementError
 
 
 class _Attempt:
-    """An attempt to read one text by several forms. For the error it keeps the farthest place that a form reaches."""
+    """An attempt to read one text by several forms. It keeps the farthest place that a form reaches, for the error."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -212,7 +212,7 @@ class _Attempt:
         self._start = _State(cursor.index, {}, {})
         self.farthest = cursor.index
         self.expected: dict[str, None] = {}
-        """The texts that may stand at the farthest place, in the order of the forms."""
+        """The texts that could stand at the farthest place, in the order of the forms."""
         self._error: _Error | None = None
         self._repeated: dict[int, str] = {}
 
@@ -221,7 +221,7 @@ class _Attempt:
         return self._walk(form, 0, self._start)
 
     def miss(self, index: int, what: str) -> None:
-        """Record a text that could stand at a place, unless a form has been read beyond this place."""
+        """Record a text that could stand at a place, unless a form has reached a place after it."""
         if index > self.farthest:
             self.farthest, self.expected, self._error = index, {}, None
         if index == self.farthest:
@@ -323,7 +323,7 @@ class _Attempt:
                 yield following
 
     def _clause(self, clause: _Sequence, state: _State) -> Iterator[_State]:
-        """Yield the state after each way to read a clause. Its fields get the place of the clause's first word."""
+        """Yield the state after each way to read a clause. The fields of the clause get the place of its first word."""
         first, token = clause[0], self._token(state.index)
         if isinstance(first, Words) and (token is None or token.word != first.words[0]):
             self.miss(state.index, " ".join(first.words))
@@ -347,7 +347,7 @@ class _Attempt:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as in a sentence, ``a, b or c``. A name that begins with the words of another name is omitted."""
+    """Return names as in a sentence, ``a, b or c``. A name that begins with the words of another name is left out."""
     short = [each for each in names if each != _END and not any(each.startswith(f"{other} ") for other in names)]
     *others, last = (*short, _END) if _END in names else short
     return f"{', '.join(others)} or {last}" if others else last
@@ -378,11 +378,12 @@ def _beginnings(part: Part) -> Iterator[str]:
 
 
 def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
-    """Return the statement in the tokens from here to the end. Its class is the first of ``statements`` that fits.
+    """Return the statement in the tokens from the cursor to the end, of the first class in ``statements`` that fits.
 
     Raises:
-        StatementSyntaxError: parts of a form do not go together.
-        UnsupportedStatementError: the form belongs to other systems, or a part is not supported in this release.
+        StatementSyntaxError: parts of the statement contradict each other.
+        UnsupportedStatementError: only other systems have this form of the statement, or this release does not support
+            it.
         NoFormError: no form can be read to its end.
     """
     attempt = _Attempt(cursor)
@@ -406,9 +407,9 @@ def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
 
 
 class NoFormError(Exception):
-    """No form fits the text. ``expected`` are texts that could stand at the token ``index``.
+    """The error that no form fits the text. ``expected`` are texts that could stand at the token ``index``.
 
-    If ``reason`` is an error, the user gets this error, and not the expected texts.
+    If ``reason`` is an error, this error is raised, without the expected texts.
     """
 
     def __init__(self, index: int, expected: tuple[str, ...], reason: _Error | None) -> None:
@@ -430,7 +431,7 @@ class NoFormError(Exception):
 
 
 def read_parts(cursor: Cursor, form: str) -> Parts:
-    """Return the values of one form that reads the tokens from here to the end.
+    """Return the values of one form that reads the tokens from the cursor to the end.
 
     Raises:
         StatementSyntaxError: the form cannot be read to the end.
