@@ -207,9 +207,9 @@ class Entry:
         """Return the reason and detail why a part must not answer a reader, or None if the part is valid.
 
         Each answer from the cache is checked here. The rule compares first the id of the table, then the write id list,
-        and then the version. ``mark`` is the id and version of the table in the reader's snapshot; by default it is
-        taken from the list, if the list has them. ``is_followed`` is true if the notification log was read lately. If
-        it is false, a reader without list and version gets no answer.
+        and then the version. ``mark`` is the id and version of the table in the reader's snapshot; by default, ``mark``
+        is taken from the list ``ids``, if ``ids`` has a mark. ``is_followed`` is true if the notification log was read
+        lately. If it is false, a reader without list and version gets no answer.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:

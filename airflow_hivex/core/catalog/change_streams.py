@@ -71,7 +71,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
-    """Record that a batch is processed. A second record of one batch changes nothing. One round trip."""
+    """Record that a batch is processed. A second call for one batch changes nothing. One round trip."""
     connection.execute(
         update(change_streams)
         .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)

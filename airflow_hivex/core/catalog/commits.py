@@ -77,8 +77,8 @@ class CommitMark:
     """A position in the commits to a table.
 
     A transaction gets its write id when it begins to write, so a lower id can be committed after a higher id. The mark
-    stands after all commits up to ``write_id``, except ``open_ids``, whose transactions were still open. A later table
-    of the same name continues with higher write ids; ``table_id`` shows which table is meant.
+    includes all commits up to ``write_id``, except commits with ``open_ids``: the write ids of transactions that were
+    open. A later table of the same name continues with higher write ids; ``table_id`` shows which table is meant.
     """
 
     table_id: int

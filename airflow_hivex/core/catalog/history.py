@@ -1,13 +1,13 @@
 """The history of a table: its commits, its versions, and the moments that were copied to other clusters.
 
 A moment is the snapshot of a replication. A table is read as of a moment from the directories whose transactions the
-moment sees. This state is complete unless directories were removed from the catalog after the moment. So each removal
-stores a bound, from which a reader finds out whether a moment is complete:
+moment sees. The rows as of a moment are complete unless directories were removed from the catalog after the moment.
+Each removal stores a bound, from which a reader finds out whether the rows as of a moment are complete:
 
 - The cleaner removes replaced directories. ``history_write_id`` is the highest write id of the directories that have
-  replaced them. It is stored in the partition, or in the table if it has no partitions. A moment must see all bases and
-  results of compactions up to this id.
-- A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
+  replaced them. This bound is stored in the partition, or in the table if the table has no partitions. A moment must
+  see all bases and results of compactions up to this id.
+- A partition is dropped or renamed, a table becomes transactional, or writes are lost with a cluster.
   ``history_txn_id`` of the table is the transaction of the last such change. A moment must see this transaction.
 
 Functions with a ``connection`` take part in the caller's database transaction.

@@ -26,9 +26,9 @@ def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
 
 
 def later_snapshot(earlier: Snapshot, rows: Sequence[Any], txn_id: int | None) -> Snapshot | None:
-    """Return the snapshot of the tables of an earlier snapshot, or None if a table has changed since.
+    """Return a snapshot with the tables of an ``earlier`` snapshot, or None if a table has changed since ``earlier``.
 
-    ``rows`` are the answer to ``snapshot_rows.snapshot_call``, and ``txn_id`` is the transaction that has asked.
+    ``rows`` are the rows of ``snapshot_rows.snapshot_call`` for the transaction ``txn_id``.
     """
     read = read_snapshot(rows, txn_id)
     is_behind = any(_is_behind(table, read.marks.get(name)) for name, table in earlier.tables.items())

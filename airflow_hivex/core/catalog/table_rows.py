@@ -384,7 +384,8 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     """Return the location ``wanted``. If a table or copy has a folder there, ``.v`` and a number are appended.
 
     Folders of dropped tables also count. A new table must never share a folder with files of a dropped table or of a
-    killed writer, since their write ids could be equal. Source: Hive's soft delete (table name + ``.v`` + number).
+    killed writer, since old and new files could have equal write ids. Source: Hive's soft delete (table name + ``.v`` +
+    number).
     """
     taken = set(connection.execute(LOCATIONS, {"cluster": cluster, **beginning(wanted)}).scalars())
     return _apart_from(wanted, taken)

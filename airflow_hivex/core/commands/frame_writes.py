@@ -161,9 +161,9 @@ class FrameWrite:
     """The target and the options of a write of a DataFrame.
 
     ``static`` is a dict from partition key to value, for keys with one value for all rows. If ``creates`` is true and
-    the table does not exist, it is created as ``new`` describes it. If ``merges_schema`` is true, columns and fields of
-    the DataFrame that the table lacks are added to the table; columns and fields that the DataFrame lacks become NULL.
-    ``where`` is the condition of the rows to replace.
+    the table does not exist, the table is created as ``new`` describes it. If ``merges_schema`` is true, columns and
+    fields of the DataFrame that the table lacks are added to the table; columns and fields that the DataFrame lacks
+    become NULL. ``where`` is the condition of the rows to replace.
     """
 
     target: TableName

@@ -319,7 +319,7 @@ def _check_hive_clauses(table: Table) -> None:
 def create_statement(
     table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
 ) -> str:
-    """Return a CREATE TABLE statement for the same table. ``as_serde`` writes the format in Hive's clauses.
+    """Return a CREATE TABLE statement that defines ``table``. ``as_serde`` writes the format in Hive's clauses.
 
     The location of a managed table is included only if ``with_location`` is true.
     """

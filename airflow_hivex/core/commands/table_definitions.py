@@ -99,10 +99,11 @@ def describe_table(
 ) -> Table:
     """Return the table that a CREATE TABLE defines, with its primary cluster. Nothing is stored.
 
-    The primary cluster is the first of these that is given: the pinned cluster; the table's property ``hivex.cluster``;
-    the argument ``cluster``, such as the cluster of the statement's query; the same property of the database; the
-    default cluster. A table is external if the statement says EXTERNAL, or names a data source and a LOCATION (as in
-    Spark). Other tables are managed and transactional. If ``is_external`` is given, it decides instead of the clauses.
+    The primary cluster is the first of the following that is given: the pinned cluster; the table's property
+    ``hivex.cluster``; the argument ``cluster``, such as the cluster of the statement's query; the same property of the
+    database; the default cluster. A table is external if the statement says EXTERNAL, or names a data source and a
+    LOCATION (as in Spark). Other tables are managed and transactional. If ``is_external`` is given, it decides instead
+    of the clauses.
 
     Raises:
         InvalidObjectError: columns, formats or properties are not valid for a table.

@@ -127,9 +127,8 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """Join an open transaction, which another client commits. All later statements of the session take part in it.
 
-    The writes of an earlier session of the same ``writer`` are withdrawn. A write is kept only if it is the single
-    write of the writer, and its job can still run on a server; this session then waits for the job when it runs the
-    same statement.
+    The writes of an earlier session of the same ``writer`` are withdrawn, except a single write whose job can still run
+    on a server. When this session runs the same statement, it waits for the job.
 
     Raises:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
