@@ -1,4 +1,4 @@
-"""Streaming batches: many small transactions, opened together, with one delta directory for their rows."""
+"""Streaming batches: many small transactions that are opened together, with one delta directory for all rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Row = Sequence[object] | Mapping[str, object]
 
 
 class TransactionBatch:
-    """Transactions on one table that were opened together. Each :meth:`write` uses one of them.
+    """Transactions on one table that were opened together. Each :meth:`write` uses one of the transactions.
 
     :meth:`Session.transaction_batch` opens the batch.
 
     The rows are visible when ``write`` returns. A failed ``write`` leaves no rows, and the next ``write`` uses the next
-    transaction. Closing the batch ends the unused transactions. Source: Hive's streaming ingest, ``delta_W1_W2``.
+    transaction. :meth:`close` ends the unused transactions. Source: Hive's streaming ingest, ``delta_W1_W2``.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class TransactionBatch:
 
     @property
     def txn_ids(self) -> list[int]:
-        """Return the ids of the unused transactions, the next one first."""
+        """Return the ids of the unused transactions, in the order in which they will be used."""
         return [transaction.txn_id for transaction in self._open]
 
     def write(self, rows: Sequence[Row] | Frame, batch_id: int | None = None) -> Result:
         """Commit rows in the batch's next transaction.
 
         Args:
-            rows: sequences of values in the order of the table's columns, its partition columns last. Or mappings from
-                column names to values, all with the same names; missing columns become NULL. Or a DataFrame with the
-                table's columns, if :meth:`Session.warehouse` was called for the session.
-            batch_id: the number of these rows in a batch with an ``app_id``; it must rise with each write. If the
-                application has committed this number or a higher one to the table, the rows are skipped, and
+            rows: sequences of values in the order of the table's columns, with the partition columns last; or mappings
+                from column names to values, all with the same names, where missing columns become NULL; or, after
+                :meth:`Session.warehouse`, a DataFrame with the table's columns.
+            batch_id: the number of this write in a batch with an ``app_id``. The number must rise with each write. If
+                the application has committed this number or a higher number to the table, the rows are skipped, and
                 ``rows_written`` is 0.
 
         Raises:
@@ -82,7 +82,7 @@ class TransactionBatch:
                 of its own, which must end first.
             InvalidParametersError: a value has no literal in SQL, or rows have different columns.
             NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the rows do not have the table's columns.
-            TransactionAbortedError: the transaction was aborted meanwhile, for example after its time-out.
+            TransactionAbortedError: the transaction was aborted, for example after its time-out.
             HivexError: any other error of an INSERT.
         """
         if not self._open:

@@ -234,7 +234,7 @@ class JoinedExchange:
         return self._exchange.is_broken
 
     def send(self, *calls: Call | str) -> list[Rows]:
-        """Return the rows of each statement, in one round trip. Only PostgreSQL takes statements as texts."""
+        """Return the rows of each statement, in one round trip. Statements as texts are only allowed on PostgreSQL."""
         try:
             return self._exchange.send(*cast(Any, calls))
         except ExchangeError as error:
@@ -247,7 +247,7 @@ class JoinedExchange:
             raise
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Return the rows of each statement, as :meth:`send`; the caller commits."""
+        """Return the rows of each statement, as :meth:`send` does. The caller must commit."""
         return self.send(*calls)
 
     def later(self, *calls: Call, check: Check | None = None) -> None:
@@ -279,10 +279,11 @@ def together(connection: Connection, *asked: Executable | Call) -> list[list[Any
 
 
 def later(connection: Connection, statement: Executable, values: Any = None, *, check: Check | None = None) -> None:
-    """Execute a statement without returning its result.
+    """Execute a statement whose result the caller does not need.
 
-    ``check`` gets the rows of the result before the commit. In a database transaction of PostgreSQL the statement costs
-    no round trip: it is sent together with the next statement or with COMMIT, which then raises its error.
+    ``check`` gets the rows of the result before the commit. In a database transaction of PostgreSQL the statement is
+    sent together with the next statement or COMMIT, without a round trip of its own. An error of the statement is
+    raised at that time.
     """
     if isinstance(statement, Insert):
         # Without RETURNING for generated keys.
@@ -311,8 +312,7 @@ def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
 class SqliteExchange:
     """An exchange that runs statements one after the other.
 
-    An exchange that writes locks the file from its first statement on. With ``reads`` all statements see the same
-    snapshot.
+    The first statement of an exchange that writes locks the file. With ``reads`` all statements see the same snapshot.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, began: bool = False, reads: bool = False) -> None:
@@ -335,7 +335,7 @@ class SqliteExchange:
             raise ExchangeError(error, is_lost=False, was_committing=False) from error
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run the statements and commit; return the rows of each statement."""
+        """Run the statements and commit. Return the rows of each statement."""
         found = self.send(*calls)
         try:
             self._connection.execute("COMMIT")

@@ -21,24 +21,24 @@ log = logging.getLogger(__name__)
 _WATCHED_S = 0.1
 """The seconds between two checks of a SQLite file."""
 _DEAF_S = 0.5
-"""The longest pause in seconds of a listener that has no connection."""
+"""The longest pause in seconds of a listener without a connection."""
 
 
 class Listener(Protocol):
     """A listener that waits for announcements.
 
-    A wait may also end without an announcement, so the caller checks the database after each wait.
+    A wait can end without an announcement, so the caller must check the database after each wait.
     """
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Return the received announcements, or None if announcements may have been missed.
+        """Return the received announcements, or None if announcements can have been missed.
 
         The list is empty if there was no announcement for ``seconds``.
         """
 
 
 class _Sleeper:
-    """A listener for a database without announcements. It sleeps, and the caller then checks the database."""
+    """A listener for a database without announcements, which only sleeps."""
 
     def wait(self, seconds: float) -> list[str] | None:
         # The pause is the contract: SQLite has no event to wait for.
@@ -76,7 +76,7 @@ def _state_of(file: Path) -> tuple[int, int] | None:
 
 
 class _PostgresqlListener:
-    """A listener on a connection of its own. After a lost connection it connects again, with short pauses."""
+    """A listener on a connection of its own, which connects again, with short pauses, after a lost connection."""
 
     def __init__(self, store: Store, channel: str) -> None:
         self._store = store
@@ -86,7 +86,7 @@ class _PostgresqlListener:
         self._is_pooled = False
 
     def listen(self) -> bool:
-        """Return whether the listener could connect and now listens. It does not listen through a pooler."""
+        """Connect, and return whether the listener now listens. Through a pooler it does not listen."""
         import psycopg
         from psycopg import sql
 
@@ -136,7 +136,7 @@ class _PostgresqlListener:
 
 @contextmanager
 def watching(store: Store, channel: str) -> Iterator[Listener]:
-    """Yield a listener for announcements on ``channel``. On SQLite it wakes when others have written to the file."""
+    """Yield a listener for announcements on ``channel``. On SQLite the listener wakes when the file has changed."""
     if store.is_postgresql:
         with listening(store, channel) as listener:
             yield listener

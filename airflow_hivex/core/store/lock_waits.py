@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ASKED_AFTER_S = 1.0
-"""The seconds of waiting before the database is first asked who has the lock, and between two such questions."""
+"""The pause in seconds before each question to the database which clients have the lock."""
 
 # Connections of one process have the same name, so that no thread need know the number of its server process, which
 # pgbouncer hides. A client that waits itself is left out: the one at the end of its chain is the cause.
@@ -39,7 +39,7 @@ FROM holder LEFT JOIN pg_stat_activity USING (pid) WHERE cardinality(pg_blocking
 class LockWait(Generic[T]):
     """A change that is attempted repeatedly.
 
-    If an attempt failed because it waited too long for a lock, the next attempt also asks who has the lock.
+    If an attempt failed because it waited too long for a lock, the next attempt also asks which clients have the lock.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class LockWait(Generic[T]):
     ) -> None:
         """Create the wait after a first attempt, which has failed with the error ``first``.
 
-        ``attempt`` is the change. ``connect`` returns a connection for the questions who has the lock. ``database`` is
-        the name of the database in the log.
+        ``attempt`` is the change. ``connect`` returns a connection for the question which clients have the lock.
+        ``database`` is the name of the database in the log.
         """
         self._attempt = attempt
         self._connect = connect
         self._database = database
         self._is_waiting = is_lock_timeout(first)
         self.holders = ""
-        """The clients that have the locks, as text for messages; empty if they are unknown."""
+        """The clients that have the locks, as a text for messages, which is empty if the clients are unknown."""
 
     def __call__(self) -> T:
         """Attempt the change and return its result."""
@@ -68,7 +68,7 @@ class LockWait(Generic[T]):
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Ask the database who has the locks, while the block waits."""
+        """Ask the database which clients have the locks, while the block waits."""
         ended = threading.Event()
         threading.Thread(target=self._ask, args=(ended,), name="hivex-lock-wait", daemon=True).start()
         try:
@@ -113,7 +113,7 @@ def describe_holder(
 ) -> str:
     """Return a description of a client of PostgreSQL for messages.
 
-    An argument is None if the user of this client may not see the value in PostgreSQL.
+    An argument is None if the user of this connection is not allowed to see the value in PostgreSQL.
     """
     if not process:
         return "a prepared transaction"

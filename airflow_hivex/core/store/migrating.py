@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 VERSION_TABLE = "hivex_alembic_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
-"""The folder of the migrations. The first one makes the schema of the first release."""
+"""The folder of the migrations. The first migration makes the schema of the first release."""
 _REVISION = select(column("version_num", String)).select_from(table(VERSION_TABLE))
 # Any constant that all clients share.
 _ADVISORY_LOCK = 0x68697665_78
@@ -53,7 +53,7 @@ class SchemaStatus:
 
     @property
     def state(self) -> str:
-        """Return ``new`` for an empty database, else ``current``, ``older`` or ``newer`` than this release."""
+        """Return ``new`` for an empty database, or else ``current``, ``older`` or ``newer`` than this release."""
         if self.found is None:
             return "new"
         if self.found == self.head:
@@ -62,25 +62,24 @@ class SchemaStatus:
 
 
 def status(store: Store) -> SchemaStatus:
-    """Return the revisions of the database and of this release, without changing the database.
+    """Return the revisions of the database and of this release. The database is not changed.
 
     Raises:
-        NotAMetastoreError: it has tables of another program.
+        NotAMetastoreError: the database has tables of another program.
     """
     with store.read() as connection:
         return _status(store, connection)
 
 
 def prepare(store: Store, *asked: Select[Any]) -> list[list[Any]]:
-    """Create the schema in an empty database, or check the revision of an existing one.
+    """Create the schema in an empty database, or check the revision of an existing metastore.
 
-    Return the rows of queries of this release's schema. One round trip in PostgreSQL, if the revision is current.
-    Several processes may call this at the same time.
+    Several processes are allowed to call this function at the same time.
 
     Raises:
         StoreTooOldError: the database must be upgraded first; the message has the command.
-        StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables of another program, or is not a database.
+        StoreTooNewError: a newer release has upgraded the database.
+        NotAMetastoreError: the database has tables of another program, or the file is not a database.
     """
     answers = _of_current(store, asked) if store.is_postgresql else None
     if answers is not None:
@@ -114,8 +113,8 @@ def upgrade(store: Store) -> SchemaStatus:
     All migrations run in one database transaction.
 
     Raises:
-        StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables of another program, or is not a database.
+        StoreTooNewError: a newer release has upgraded the database.
+        NotAMetastoreError: the database has tables of another program, or the file is not a database.
     """
     began = time.monotonic()
     try:
@@ -180,10 +179,7 @@ def _status(store: Store, connection: Connection) -> SchemaStatus:
 
 
 def _check_empty(store: Store, connection: Connection) -> None:
-    """Refuse a database with tables of another program, such as Airflow's own.
-
-    Such a database is most often given by mistake, and the names of tables could conflict.
-    """
+    """Refuse a database with tables of another program, such as the tables of Airflow."""
     inspector = inspect(connection)
     foreign = sorted((*inspector.get_table_names(), *inspector.get_view_names()))
     if foreign:
@@ -196,7 +192,7 @@ def _check_empty(store: Store, connection: Connection) -> None:
 
 
 def _stored_revision(connection: Connection) -> str | None:
-    """Return the revision of a database, or None if it has no revision or several."""
+    """Return the revision of a database, or None if the database has no revision or several revisions."""
     is_alone = not connection.in_transaction() and connection.dialect.name == "postgresql"
     if not is_alone and not inspect(connection).has_table(VERSION_TABLE):
         return None
@@ -212,10 +208,9 @@ def _stored_revision(connection: Connection) -> str | None:
 
 @cache
 def _head(migrations: Path) -> str | None:
-    """Return the newest revision as read from the files of the migrations, or None if only Alembic can find it.
+    """Return the newest revision, read from the files of the migrations, or None if only Alembic can find the revision.
 
-    This is faster than Alembic, which also runs the files. Alembic takes as long as all other steps of opening a
-    metastore together.
+    Reading the files is faster than Alembic, which runs them.
     """
     texts = [file.read_text() for file in migrations.joinpath("versions").glob("[0-9]*.py")]
     revisions = {found[1] for each in texts if (found := re.search(r'^revision = "(\w+)"$', each, re.MULTILINE))}
@@ -233,7 +228,7 @@ def _script(migrations: Path) -> ScriptDirectory:  # noqa: ARG001 - the cache's 
 
 
 def alembic_config() -> Config:
-    """Return the configuration of Alembic for this package's migrations. The caller sets ``connection``."""
+    """Return the configuration of Alembic for this package's migrations. The caller must set ``connection``."""
     from alembic.config import Config
 
     config = Config()

@@ -48,20 +48,20 @@ class Outage:
     """The failures of a call that is repeated until it succeeds. The log gets the first failure and the success."""
 
     def __init__(self, what: str) -> None:
-        """``what`` names the call in the log, such as "The heartbeat of transaction 5"."""
+        """Create the object. ``what`` names the call in the log, such as "The heartbeat of transaction 5"."""
         self._what = what
         self._began = 0.0
         self._failures = 0
 
     def note_failure(self, error: Exception, *, with_traceback: bool = False) -> None:
-        """Count a failure, and log the first one."""
+        """Count a failure, and log the first failure."""
         if not self._failures:
             self._began = time.monotonic()
             log.warning("%s fails, and is repeated: %s", self._what, error, exc_info=error if with_traceback else None)
         self._failures += 1
 
     def note_success(self) -> None:
-        """Record a success, and log it if it ends an outage."""
+        """Record a success, and log a success that ends an outage."""
         if self._failures:
             lasted_s = time.monotonic() - self._began
             log.warning("%s succeeds again, after %.0f s and %d failures", self._what, lasted_s, self._failures)

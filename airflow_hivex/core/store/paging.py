@@ -19,15 +19,16 @@ def read_page(
     key: ColumnElement[Any],
     read: Callable[[Row[Any]], T],
 ) -> Page[T]:
-    """Return a page of a list, and the number of rows of the whole list. Two queries.
+    """Return a page of a list, and the number of rows of the whole list. The call takes two queries.
 
     Args:
-        connection: runs the queries.
-        query: selects the whole list.
+        connection: the connection that runs the queries.
+        query: the query that selects the whole list.
         wanted: the page.
-        orders: the columns that may sort the list, by name. Without ``wanted.order_by`` the list is sorted by ``key``.
-        key: a unique column, which orders equal rows, so that no row is on two pages.
-        read: returns the value of a row.
+        orders: a dict from name to column, for the columns by which the list can be sorted. Without ``wanted.order_by``
+            the list is sorted by ``key``.
+        key: a unique column, which sorts rows that are equal in the other column, so that no row is on two pages.
+        read: a function that returns the value of a row.
 
     Raises:
         InvalidObjectError: ``wanted.order_by`` is not in ``orders``.

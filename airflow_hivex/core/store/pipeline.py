@@ -52,8 +52,9 @@ class _Command(NamedTuple):
 class PostgresqlExchange:
     """An exchange that prepares each statement once for each connection.
 
-    The connection's postponed statements run before those of the exchange. With ``owns`` the exchange has its own
-    database transaction. Otherwise it resets its settings, so that they do not affect the caller's statements.
+    The connection's postponed statements run before the statements of the exchange. With ``owns`` the exchange has a
+    database transaction of its own. Otherwise the exchange resets its settings after its statements, so that the
+    settings do not affect the caller's statements.
     """
 
     def __init__(self, connection: PostgresqlConnection, *, owns: bool) -> None:
@@ -73,7 +74,7 @@ class PostgresqlExchange:
         return [self._rows(result) for result in self._round_trip(calls, commit=False)]
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run the statements and commit; return the rows of each statement."""
+        """Run the statements and commit. Return the rows of each statement."""
         return [self._rows(result) for result in self._round_trip(calls, commit=True)]
 
     def answer(self, text: str, *, commit: bool) -> PGresult:

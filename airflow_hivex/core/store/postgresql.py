@@ -1,8 +1,8 @@
 """Connections of SQLAlchemy to PostgreSQL that need few round trips.
 
 BEGIN is sent together with the first statement of a database transaction. A change whose result is not needed is sent
-together with the next statement or with COMMIT. A new connection does not ask for facts, such as the version, that the
-server reports when it accepts the connection.
+together with the next statement or with COMMIT. Facts that the server reports when it accepts a connection, such as the
+version, are not asked for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WRITERS = "READ COMMITTED"
 """The isolation level of database transactions that write. Only transactions of this level have time limits."""
 
 _MOST_POSTPONED = 100
-"""The most rows of a postponed ``executemany``. The driver's own way is faster for more rows."""
+"""The most rows of a postponed ``executemany``. For more rows, the driver's own ``executemany`` is faster."""
 
 
 class PostgresqlConnection(psycopg.Connection[Any]):
@@ -48,7 +48,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         self.level: str | None = None
         """The isolation level of database transactions, or None if each statement is a transaction of its own."""
         self.is_pooled = False
-        """The flag that a pooler such as pgbouncer is between this connection and the server."""
+        """The fact that a pooler such as pgbouncer is between this connection and the server."""
         self.read_clock: tuple[int, int] | None = None
         """The monotonic clock and the server's time at the same moment, in microseconds, when the limits were set."""
         self._limits: tuple[tuple[str, str], ...] = ()
@@ -57,13 +57,13 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         self.is_postponing = False
         """The mode in which cursors postpone their statements."""
         self.is_last = False
-        """The mode in which the next statement is the last of its transaction, and is sent together with COMMIT."""
+        """The mode in which the next statement is the last of the transaction, and is sent together with COMMIT."""
         self.prepared: set[bytes] = set()
         """The names of the statements that exchanges have prepared on this connection."""
         self.encoding: str = self.info.encoding
 
     def limit(self, limits: TimeLimits) -> None:
-        """Set the time limits of this connection and of its transactions, and read the clock. One round trip."""
+        """Set the time limits of this connection and of its transactions, and read the clock, in one round trip."""
         level, self.level = self.level, None
         before = steady_us()
         try:
@@ -74,7 +74,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
 
     @property
     def limits_of_transaction(self) -> tuple[tuple[str, str], ...]:
-        """Return the time limits of the next database transaction, as (name, value). Only writers have some."""
+        """Return the time limits of the next database transaction as pairs (name, value). Only writers have limits."""
         return self._limits if self.level == WRITERS else ()
 
     @property
@@ -91,7 +91,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         return self.level is not None and self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def commit(self) -> None:
-        """Run the postponed statements and commit. One round trip, or two if the commit waits for a check."""
+        """Run the postponed statements and commit, in one round trip, or in two if the commit waits for a check."""
         if any(each.check for each in self.postponed):
             self.run_postponed()
         if self.postponed:
@@ -117,7 +117,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
                 exchange.send()
 
     def answer(self, text: str, *, commit: bool) -> PGresult:
-        """Return the answer to a statement, which runs after the postponed statements. One round trip."""
+        """Run a statement after the postponed statements, in one round trip, and return the answer to the statement."""
         with self._exchange() as exchange:
             return exchange.answer(text, commit=commit)
 
@@ -214,7 +214,7 @@ def _names(answer: PGresult) -> list[bytes]:
 
 @contextmanager
 def postponing(connection: Connection) -> Iterator[None]:
-    """Postpone the statements of the block until the next statement or COMMIT. The caller gets no results of them."""
+    """Postpone the statements of the block until the next statement or COMMIT. The block gets no results."""
     raw: Any = connection.connection.dbapi_connection
     raw.is_postponing = True
     try:
@@ -242,7 +242,7 @@ class PostgresqlDialect(PGDialect_psycopg):
         return PostgresqlConnection.connect(*arguments, **{"autocommit": True, **options}, cursor_factory=_Cursor)
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """Set the isolation level of later database transactions. No round trip."""
+        """Set the isolation level of the next database transactions. The call takes no round trip."""
         # The driver would send its BEGIN alone.
         dbapi_connection.autocommit = True
         dbapi_connection.level = None if level == "AUTOCOMMIT" else level
@@ -260,7 +260,7 @@ class PostgresqlDialect(PGDialect_psycopg):
             super().do_release_savepoint(connection, name)  # type: ignore[no-untyped-call]
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        """Return the isolation level of writers, without asking the server: each BEGIN names its level."""
+        """Return the isolation level of writers. The server is not asked, because each BEGIN names its level."""
         return WRITERS
 
     def _get_server_version_info(self, connection: Any) -> Any:

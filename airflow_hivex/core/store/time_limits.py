@@ -1,10 +1,10 @@
-"""The time limits of connections to PostgreSQL. With them, a vanished client does not keep rows locked.
+"""The time limits of connections to PostgreSQL, with which a vanished client does not keep rows locked.
 
-A client whose host fails does not close its connection. Without limits, the server process of this client keeps rows
-locked until TCP finds that the host does not answer, by default after two hours.
+A client whose host fails does not close its connection. Without limits, the client's rows stay locked until TCP finds
+that the host does not answer, by default after two hours.
 
-Queries set the limits, since pgbouncer refuses ``options`` of a new connection. The limits of transactions are set in
-each transaction, because pgbouncer may give each transaction another connection to the server.
+Queries set the limits, since pgbouncer refuses ``options`` of a new connection. Each transaction sets its own limits,
+because pgbouncer can give each transaction another connection to the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import psycopg
 
 LOCK_SLICE_S = 10
-"""The longest wait of one attempt for a locked row, in seconds. The next attempt also asks who has locked the row."""
+"""The longest wait of one attempt for a locked row, in seconds. The next attempt also asks which client has the lock.
+"""
 
 # A value of the URL's `options`, of ALTER ROLE or of ALTER DATABASE is the user's own and stays. The first version with
 # each parameter is 12 (tcp_user_timeout) and 14 (client_connection_check_interval); the latter works on Linux only.
@@ -33,7 +34,7 @@ FROM pg_settings JOIN unnest(%s::text[], %s::text[], %s::boolean[]) AS own (name
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether a pooler such as pgbouncer is between a connection and the server. One round trip."""
+    """Return whether a pooler such as pgbouncer is between a connection and the server, with one round trip."""
     (process,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (None,)
     return _is_other(connection, process)
 
@@ -70,11 +71,11 @@ class TimeLimits:
         }
 
     def set_on(self, connection: psycopg.Connection[Any]) -> tuple[tuple[tuple[str, str], ...], bool, int]:
-        """Set the limits of a new connection, outside of a database transaction. One round trip.
+        """Set the limits of a new connection, outside of a database transaction. The call takes one round trip.
 
-        Return the limits for its transactions as (name, milliseconds), whether it goes through a pooler such as
-        pgbouncer, and the server's time in microseconds. A pooler may give each transaction another connection to the
-        server. So a connection through a pooler has no prepared statements and no announcements.
+        Return a triple: the limits for the connection's transactions as pairs (name, milliseconds), whether the
+        connection goes through a pooler such as pgbouncer, and the server's time in microseconds. A connection through
+        a pooler has no prepared statements and no announcements.
         """
         idle, interval, count, timeout = self._keepalives()
         of_session = {

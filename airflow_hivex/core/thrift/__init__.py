@@ -1,1 +1,1 @@
-"""A Hive Metastore endpoint. It serves the catalog, the transactions and the locks by Hive's own Thrift protocol."""
+"""A Hive Metastore endpoint, which serves the catalog, the transactions and the locks by Hive's Thrift protocol."""

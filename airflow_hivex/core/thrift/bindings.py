@@ -1,6 +1,6 @@
 """The methods of Hive's Thrift interface, read from the bindings of a package.
 
-The bindings for Hive 4 are a part of pyiceberg. A client of Hive 2.3 understands the answers
+The bindings for Hive 4 are a part of pyiceberg. Clients of Hive 2.3 understand the answers
 (``docs/reference/hive-metastore-calls.md``, "Clients of earlier releases").
 """
 
@@ -18,24 +18,23 @@ __all__ = ["Method", "all_methods", "method", "ttypes"]
 
 
 _OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenTxnsRequest"})
-"""The names of the structures that a call may omit. It must have all other structures."""
+"""The names of the structures that a call is allowed to omit. A call must have all other structures."""
 _NAMES = frozenset(
     {"dbname", "db_name", "dbName", "tbl_name", "table_name", "tableName", "tblName", "funcName", "name"}
 )
-"""The arguments that name databases, tables and functions. A call must have them."""
+"""The arguments that name databases, tables and functions. A call must have these arguments."""
 _WITHOUT_NAMES = frozenset({"get_config_value"})
 
 _SWAPPED = frozenset({"get_partition_names"})
-"""The methods that can raise only a MetaException in Hive 2.3. It is the first field of the result.
+"""The methods that can raise only a MetaException in Hive 2.3, which is the first field of the result.
 
-Clients of Hive 2.3 read only this field. So all exceptions of these methods are returned there, which is possible
-because each exception has just a message.
+Clients of Hive 2.3 read only this field. So all exceptions of these methods are returned in this field.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method: the structures of its arguments and result, and the exceptions that a reply may have."""
+    """A method: the structures of its arguments and result, and the exceptions that a reply can have."""
 
     name: str
     arguments: type[Any]
@@ -46,13 +45,13 @@ class Method:
     """The structures and names among the arguments that a call must have."""
 
     def declared(self, error: Any) -> str | None:
-        """Return the name of the result's field for an exception, or None if the method does not declare it."""
+        """Return the name of the result's field for an exception, or None for an exception that is not declared."""
         return self.exceptions.get(error.__class__)
 
 
 @cache
 def method(name: str) -> Method | None:
-    """Return the method of this name, or None if the interface does not have it."""
+    """Return the method with a name, or None if the interface does not have the method."""
     for service in (ThriftHiveMetastore, FacebookService):
         arguments = getattr(service, f"{name}_args", None)
         if arguments is None:

@@ -2,8 +2,8 @@
 
 Names are stored in lower case. Times are milliseconds since the epoch, as in Hive. Values that are read and written as
 a whole (columns, parameters) are stored as JSON, so a table or partition has only one row. The row of a dropped table
-or partition is marked, and stays until the files are deleted; the unique indexes ignore it. An id of a table, partition
-or directory is never reused (``sqlite_autoincrement``), since clients may still know the id of a deleted row.
+or partition is marked, and stays until the files are deleted. The unique indexes ignore marked rows. An id of a table,
+partition or directory is never reused (``sqlite_autoincrement``), since clients can still know the id of a deleted row.
 """
 
 from __future__ import annotations

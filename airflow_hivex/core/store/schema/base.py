@@ -28,21 +28,21 @@ counters = Table(
 )
 """Counters and other numbers that all clients share.
 
-``txn``, ``event``, ``lock`` and ``compaction`` are the last allocated ids of each kind. The row stays locked until the
-commit, so ids become visible in the order of their allocation. ``purged_event`` is the id of the last purged event.
-``hive.txn.timeout`` and ``hivex.namespace.mode`` are the values of these settings, which all clients share.
-``incarnation`` is a number that each restore from a backup changes.
+``txn``, ``event``, ``lock`` and ``compaction`` are the last allocated ids of each kind. The row of a counter stays
+locked until the commit, so ids become visible in the order of their allocation. ``purged_event`` is the id of the last
+purged event. ``hive.txn.timeout`` and ``hivex.namespace.mode`` are the values of these settings, which all clients
+share. ``incarnation`` is a number that each restore from a backup changes.
 """
 
 
 def partition_to_column(partition: str | None) -> str:
     """Return a partition's name, or an empty text for None, for a column that is never NULL.
 
-    Locks and compactions have this column in a unique key, and in such a key NULL is not equal to NULL.
+    The column is part of a unique key, where NULL would not be equal to NULL.
     """
     return "" if partition is None else partition
 
 
 def partition_from_column(text: str) -> str | None:
-    """Return the partition's name from a column of :func:`partition_to_column`, or None for an empty text."""
+    """Return the partition's name for a value of :func:`partition_to_column`, or None for an empty text."""
     return text or None

@@ -65,7 +65,8 @@ storage_descriptors = Table(
     Column("skew", JSON(none_as_null=True)),
     Column("stored_as_sub_directories", Boolean, nullable=False, server_default=false()),
 )
-"""The storage descriptors of tables, and of partitions whose storage descriptor differs from that of their table."""
+"""The storage descriptors of tables, and of partitions whose storage descriptor differs from their table's descriptor.
+"""
 
 tables = Table(
     "tables",
@@ -104,9 +105,10 @@ tables = Table(
 )
 """Tables and views.
 
-``version`` counts the changes that have no write id: changes of the table, its partitions, directories and copies
-(see ``catalog/metadata_reader.py``). ``history_txn_id`` and ``history_write_id`` are the bounds of the history: states
-before them cannot be read (see ``catalog/history.py``)."""
+``version`` counts the changes without a write id: changes of the table, its partitions, directories and copies (see
+``catalog/metadata_reader.py``). ``history_txn_id`` and ``history_write_id`` are the bounds of the history: states
+before these bounds cannot be read (see ``catalog/history.py``).
+"""
 
 partitions = Table(
     "partitions",
@@ -141,7 +143,7 @@ partition_key_values = Table(
     Column("value", Text, nullable=False),
     Index("ix_partition_key_values_lookup", "table_id", "position", "value", "partition_id"),
 )
-"""The values of the partition keys of each partition. For each key, an index finds the partitions with a value."""
+"""The values of the partition keys of each partition. An index finds the partitions with a value of a key."""
 
 cluster_storage_descriptors = Table(
     "cluster_storage_descriptors",
@@ -174,8 +176,9 @@ cluster_storage_descriptors = Table(
 )
 """The secondary copies of partitions, and of tables without partitions (docs/reference/clusters.md).
 
-The primary cluster is in the row of the table, and is the same for all of its partitions. ``moment_id`` is the moment
-of the last replication."""
+The primary cluster is in the row of the table, and is the same for all partitions. ``moment_id`` is the moment of the
+last replication.
+"""
 
 copied_moments = Table(
     "copied_moments",
@@ -185,7 +188,7 @@ copied_moments = Table(
     Column("valid_txns", Text, nullable=False),
     sqlite_autoincrement=True,
 )
-"""The snapshots of replications, called moments. Several tables can be read as of the same moment."""
+"""The snapshots of replications (moments). Several tables can be read as of the same moment."""
 
 cluster_roots = Table(
     "cluster_roots",
@@ -230,8 +233,8 @@ statistics = Table(
 )
 """The statistics that ANALYZE has computed for partitions, and for tables (without ``partition_id``).
 
-``valid_write_ids`` is the snapshot in which they were computed. ``columns`` is a dict from a column's name in the files
-to its statistics. A rename of a column or table does not change the name in the files.
+``valid_write_ids`` is the snapshot in which the statistics were computed. ``columns`` is a dict from a column's name in
+the files to the column's statistics. A rename of a column or table does not change the name in the files.
 """
 
 directories = Table(
@@ -258,8 +261,8 @@ directories = Table(
 """The base, delta and delete-delta directories of transactional tables.
 
 Readers see only the files of directories with a row here; a listing of the file system does not count. A table that was
-converted to a transactional one also has a row of the kind ``original`` for each earlier file. Its ``name`` is the path
-of the file below the folder of the partition or table.
+converted to a transactional table also has a row of the kind ``original`` for each file from before the conversion. The
+``name`` of such a row is the path of the file below the folder of the partition or table.
 """
 
 directory_copies = Table(
@@ -270,7 +273,7 @@ directory_copies = Table(
     Column("registered_ms", BigInteger, nullable=False),
     Column("checksum", Text),
 )
-"""The clusters that have each directory, including the primary cluster. ``checksum`` is NULL if it is unknown."""
+"""The clusters that have each directory, including the primary cluster. An unknown ``checksum`` is NULL."""
 
 copy_places = Table(
     "copy_places",
@@ -290,13 +293,13 @@ copy_places = Table(
     Index("ix_copy_places_table_id_cluster", "table_id", "cluster"),
     sqlite_autoincrement=True,
 )
-"""The places of replications: the folders on clusters into which they write, with the names of the written files.
+"""The places (folders on clusters) into which replications write, with the names of the written files.
 
 For a directory of a transactional table, the commit that registers the copy deletes the row. For a table without
 transactions the row stays as long as the files. ``is_complete`` is set when the copy is registered. ``unused_txn_id``
 and ``unused_ms`` are set when the housekeeping finds that the copy is not registered any more. ``txn_id`` is the
-transaction of the last replication into the folder, and ``process`` is the process that ran it. There is no foreign
-key, since the files of a dropped table outlive the row of the table.
+transaction of the last replication into the folder, and ``process`` is the process of this replication. There is no
+foreign key, since the files of a dropped table outlive the row of the table.
 """
 
 table_commits = Table(
@@ -320,9 +323,11 @@ table_commits = Table(
 )
 """The committed transactions that have a write id of a table, in the order of ``id``.
 
-The first row of a table is its creation. Its write id is lower by 1 than the table's first write id. If a commit has
-changed the columns, ``columns_before`` has the previous columns as JSON. A row without a write id means that earlier
-versions cannot be read: a partition was dropped or renamed, or the table became transactional."""
+The first row of a table stands for the creation. The write id of this row is lower by 1 than the table's first write
+id. If a commit has changed the columns, ``columns_before`` has the columns before the commit as JSON. A row without a
+write id means that earlier versions cannot be read: a partition was dropped or renamed, or the table became
+transactional.
+"""
 
 change_streams = Table(
     "change_streams",
@@ -335,5 +340,6 @@ change_streams = Table(
 )
 """The progress of each stream that reads the changes of a table.
 
-The next batch of a stream has the changes after ``since_write_id``; without ``since_write_id`` it has all rows.
-``until_write_id`` is the end of a batch that is being processed. A repetition of the batch has the same end."""
+The next batch of a stream has the changes after ``since_write_id``, or all rows if ``since_write_id`` is NULL.
+``until_write_id`` is the end of a batch that is being processed. If the batch is repeated, it has the same end.
+"""

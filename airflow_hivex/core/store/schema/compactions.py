@@ -72,4 +72,4 @@ completed_compactions = Table(
     Index("ix_completed_compactions_table_id_partition", "table_id", "partition", "id"),
     Index("ix_completed_compactions_state", "state"),
 )
-"""Finished compactions, under the ids that they had in the queue."""
+"""Finished compactions, with the ids of the queue."""

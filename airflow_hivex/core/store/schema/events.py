@@ -20,7 +20,7 @@ recorded_events = Table(
 )
 """Events that have no id yet. Each event is written in the database transaction of its change.
 
-The next reader of the notification log gives the events their ids, and moves them to the log. So writers do not wait
+The next reader of the notification log gives ids to the events, and moves the events to the log. So writers do not wait
 for each other.
 """
 
@@ -47,7 +47,7 @@ partition_events = Table(
     Column("event_ms", BigInteger, nullable=False),
     Index("ix_partition_events_event_ms", "event_ms"),
 )
-"""Marks by which clients report that a partition is loaded. As in Hive, a mark has the names of table and partition."""
+"""Marks by which clients report that a partition is loaded. A mark has the names of table and partition, as in Hive."""
 
 caches = Table(
     "caches",

@@ -39,8 +39,8 @@ links = Table(
 """The links of namespaces. The link ``table_name@namespace`` in the namespace ``database_id`` shows the table
 ``table_id``, its source.
 
-A dynamic link shows the partitions of its source with ids above ``after_partition_id``. So new partitions of the source
-need no row here.
+A dynamic link shows the partitions of its source with ids above ``after_partition_id``. So partitions that are added to
+the source need no row in this table.
 """
 
 link_partitions = Table(
@@ -67,7 +67,7 @@ quotas = Table(
     Column("warning_percent", Integer, nullable=False),
     UniqueConstraint("database_id", "cluster"),
 )
-"""The most bytes that a namespace may have on a cluster, and the percentage above which commits log a warning."""
+"""The limit of a namespace's bytes on a cluster, and the percentage above which commits log a warning."""
 
 capacity_history = Table(
     "capacity_history",
@@ -125,4 +125,5 @@ moved_copies = Table(
 """The copies that a move makes and, after the switch of the primaries, the copies on the previous clusters.
 
 ``is_new`` is set if the cluster had no copy of the table before the move. The housekeeping withdraws a copy after
-``drop_after_ms``, which is not set before the move is finished."""
+``drop_after_ms``, which is set when the move is finished.
+"""

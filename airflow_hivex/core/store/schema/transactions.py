@@ -1,4 +1,4 @@
-"""The schema of transactions: their states, components, pending writes, locks and write ids."""
+"""The schema of transactions: states, components, pending writes, locks and write ids."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ txns = Table(
 """The transactions.
 
 ``min_open_id`` is the lowest id of the transactions that were open when this transaction began (Hive's
-MIN_HISTORY_LEVEL). ``key`` is the owner's name for the transaction: a second call with the key gets the same
-transaction. In a transaction of several statements, ``statements`` is the number of allocated statement ids.
-``snapshot`` is the ValidTxnList that the statements share; it is an empty text before the first read."""
+MIN_HISTORY_LEVEL). ``key`` is the owner's name for the transaction: a call with the key of an existing transaction gets
+this transaction. In a transaction of several statements, ``statements`` is the number of allocated statement ids.
+``snapshot`` is the ValidTxnList that the statements share, or an empty text before the first read.
+"""
 
 pending_writes = Table(
     "pending_writes",
@@ -77,10 +78,11 @@ pending_writes = Table(
     Column("document", JSON, nullable=False),
     Column("written", JSON(none_as_null=True)),
 )
-"""The writes of the statements of open transactions. The transaction itself reads them, and its commit registers them.
+"""The writes of the statements of open transactions. A transaction sees its own writes; its commit registers them.
 
-Without ``written`` the statement still runs, or its process was killed. ``writer`` names the part of the transaction's
-work to which the statement belongs. If the part is repeated, its rows in this table are replaced.
+``written`` is NULL while the statement runs, and after its process was killed. ``writer`` names the part of the
+transaction's work to which the statement belongs. If the part is repeated, the rows of the part in this table are
+replaced.
 """
 
 txn_components = Table(
@@ -93,7 +95,7 @@ txn_components = Table(
     Column("operation", String(1), nullable=False),
     Column("write_id", BigInteger),
 )
-"""The tables and partitions to which an open or aborted transaction may have written. The cleaner reads them."""
+"""The tables and partitions to which an open or aborted transaction can have written, for the cleaner."""
 
 completed_txn_components = Table(
     "completed_txn_components",
@@ -122,7 +124,7 @@ write_set = Table(
     Index("ix_write_set_table_id_commit_id", "table_id", "commit_id"),
     Index("ix_write_set_commit_id", "commit_id"),
 )
-"""The committed updates and deletes that may conflict with a transaction that is still open."""
+"""The committed updates and deletes that can conflict with a transaction that is still open."""
 
 txn_to_write_id = Table(
     "txn_to_write_id",
@@ -149,7 +151,7 @@ former_write_ids = Table(
     Column("next", BigInteger, nullable=False),
     Column("left_ms", BigInteger, nullable=False, index=True),
 )
-"""The first write id for a new table of a name. Earlier tables of this name, now dropped or renamed, have lower ids."""
+"""The first write id for a new table of a name. Dropped or renamed tables that had this name have lower write ids."""
 
 kept_snapshots = Table(
     "kept_snapshots",
@@ -161,7 +163,7 @@ kept_snapshots = Table(
     Column("expires_ms", BigInteger, nullable=False),
     Column("user", String(128), nullable=False),
 )
-"""The snapshots that are still read after their transaction has ended.
+"""The snapshots that are still read after the end of their transaction.
 
 The cleaner keeps the files of such a snapshot until ``expires_ms``.
 """
@@ -174,7 +176,7 @@ written_batches = Table(
     Column("batch_id", BigInteger, nullable=False),
     Column("txn_id", BigInteger, nullable=False),
 )
-"""The last batch that each application has written to a table. It is stored in the commit of the batch's rows."""
+"""The last batch that each application has written to a table. The row is stored in the commit of the batch."""
 
 locks = Table(
     "locks",
@@ -214,6 +216,6 @@ locks = Table(
 """The granted locks and the waiting locks. The locks of a request have the same ``lock_id``, and are numbered from 1.
 
 Transaction 0 stands for no transaction. An empty ``table`` stands for the whole database, an empty ``partition`` for
-the whole table. A search for blocking locks compares one column that has its own index, so that the database uses the
-index even without statistics.
+the whole table. A search for blocking locks compares only a column that has an index of its own, so that the database
+uses the index even without statistics.
 """

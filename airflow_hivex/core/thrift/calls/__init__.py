@@ -1,1 +1,1 @@
-"""The calls of Hive's interface, one module for each subject. They only translate, and add no rules of their own."""
+"""The calls of Hive's interface, one module for each subject. The calls only translate, and add no rules."""

@@ -1,6 +1,6 @@
 """Calls about the constraints of tables: DEFAULT, NOT NULL, CHECK, and keys that are not enforced.
 
-Hive has a name for each constraint. Here only a CHECK has a stored name; other names are made of the columns.
+Hive has a name for each constraint. This project stores only the names of CHECKs, and makes other names of the columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_NULL, _DEFAULT = "_not_null", "_default"
 
 
 class Given(NamedTuple):
-    """The lists of constraints in a call. Each list may be missing."""
+    """The lists of constraints in a call. A missing list is None."""
 
     primary_keys: Sequence[Any] | None = None
     foreign_keys: Sequence[Any] | None = None
@@ -123,7 +123,7 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
 
     Raises:
         InvalidObjectError: a key is declared as enforced, another constraint is declared as not enforced, a constraint
-            is given twice, or its text cannot be read.
+            is given twice, or the text of a constraint cannot be read.
     """
     keys: dict[str, Key] = {}
     for kind in _KINDS:
@@ -161,7 +161,7 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
 
 
 def _described_keys(table: str, kind: KeyKind, given: Given, taken: Collection[str]) -> dict[str, Key]:
-    """Return a dict from name to key, for the keys of one kind. A client lists each column of a key, numbered from 1.
+    """Return a dict from name to key for the keys of one kind. A client lists the columns of a key, numbered from 1.
 
     Raises:
         InvalidObjectError: a key is declared as enforced.
@@ -196,7 +196,7 @@ def _key_column(constraint: Any) -> str:
 
 
 def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
-    """Return the name that the client gives for a key, or else a new name made from ``otherwise``.
+    """Return the name that the client gives for a key, or else an unused name made from ``otherwise``.
 
     Raises:
         InvalidObjectError: another constraint has the name.
@@ -211,7 +211,7 @@ def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
 
 
 def _dropping(table: Table, name: str) -> ChangeConstraints | None:
-    """Return the statement that drops a constraint, or None if the table lacks it.
+    """Return the statement that drops a constraint, or None if the table does not have the constraint.
 
     ``name`` is the name of the constraint in answers.
     """
@@ -264,9 +264,10 @@ def _free_name(taken: Iterable[str]) -> str:
 
 
 class Kind(NamedTuple):
-    """A kind of constraints: its name in Hive's interface, a function ``of``, and its field of :class:`Given`.
+    """A kind of constraints: the name in Hive's interface, a function ``of``, and the field of :class:`Given`.
 
-    ``of`` returns the constraints of a table as structures. Its second argument is the name of the database in answers.
+    ``of`` returns the constraints of a table as structures. The second argument of ``of`` is the name of the database
+    in answers.
     """
 
     name: str
@@ -297,7 +298,7 @@ KINDS = (
 )
 """The kinds of constraints. The calls are registered from this list.
 
-If a NOT NULL or CHECK is added, the rows of the table are checked.
+When a NOT NULL or CHECK is added, the rows of the table are checked.
 """
 
 
@@ -326,7 +327,7 @@ def _get(kind: Kind) -> Serve:
 
 @call("get_foreign_keys")
 def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the foreign keys of the table or link ``foreign_tbl_name``. A request without this name gets no keys."""
+    """Return the foreign keys of the table or link ``foreign_tbl_name``, or no keys for a request without this name."""
     request = args.request
     if not request.foreign_tbl_name:
         return ttypes.ForeignKeysResponse(foreignKeys=[])
@@ -344,10 +345,7 @@ def _requested(endpoint: Endpoint, client: Client, request: Any) -> tuple[Databa
 
 
 def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | None, ids: str | None) -> StoredTable:
-    """Return a table, or the source of a link. Without a write id list the current state of the table is returned.
-
-    Other calls require the list, because the files depend on the snapshot. Constraints do not.
-    """
+    """Return a table, or the source of a link. ``ids`` is a write id list; without a list, return the current state."""
     given = list_of(ids)
     linked = endpoint.link(name, table or "")
     if linked is not None:
@@ -367,7 +365,7 @@ def _adding(kind: Kind) -> Serve:
 
 
 def _add(endpoint: Endpoint, client: Client, given: Given) -> None:
-    """Add constraints to the one table that they name, as ALTER TABLE does.
+    """Add constraints to the table that all these constraints name, as ALTER TABLE does.
 
     Raises:
         NoSuchTableError: the table does not exist.
@@ -395,10 +393,10 @@ def _table_of(constraint: Any) -> tuple[DatabaseName, str]:
 
 @call("drop_constraint")
 def drop_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Drop a constraint. The request has the name of the constraint in answers.
+    """Drop a constraint. The request has the name by which answers name the constraint.
 
     Raises:
-        NoSuchObjectError: the table lacks the constraint.
+        NoSuchObjectError: the table does not have the constraint.
     """
     request = args.req
     name = read_database(request.dbname, request.catName)
