@@ -23,7 +23,7 @@ PYTEST ?=
 BENCH ?=
 # Scenarios of the trial under Airflow, by default all, and --keep for its logs
 TRIAL ?=
-# --keep keeps the files and logs of the demo of clusters
+# --keep keeps the files and logs of the demo of hosts
 DEMO ?=
 # Scale factor of TPC-H; 1 has six million lines
 SCALE ?= 1
@@ -87,9 +87,9 @@ jdbc:
 demo: setup ## Run the quickstart and the compaction DAG on real data, in ./.demo
 	@$(BIN)/hivex demo
 
-.PHONY: demo-clusters
-demo-clusters: setup postgresql ## Run the quickstart DAG over two Spark clusters and a Connect server, by a real scheduler
-	@$(BIN)/python -m tests.clusters_demo $(DEMO)
+.PHONY: demo-hosts
+demo-hosts: setup postgresql ## Run the quickstart DAG over two Spark clusters and a Connect server, each on hosts of its own
+	@$(BIN)/python -m tests.hosts_demo $(DEMO)
 
 # What the tests need that takes one processor for a while; the gate makes it beside its checks.
 .PHONY: prepared

@@ -16,8 +16,9 @@ from typing import Any
 import httpx
 import psutil
 
+from tests.hosts.networks import Host
 from tests.ports import free_port
-from tests.postgresql import start_postgresql
+from tests.postgresql import PostgresqlServer, start_postgresql
 
 COMPONENTS = {
     "api-server": ("api-server",),
@@ -52,7 +53,9 @@ class Installation:
     """Airflow in a folder, with a metastore on the same PostgreSQL server unless ``metastore_url`` names another one.
 
     ``dags`` is the folder of the DAG files, which have ``dag_count`` DAGs. The connection ``hivex_default`` describes
-    ``clusters``, which is one that runs Spark in the tasks unless given. ``environment`` is added to that of Airflow.
+    ``clusters``, which is one that runs Spark in the tasks unless given. ``host`` is where its processes run, by
+    default this machine, and ``server`` their PostgreSQL server, by default one that ends with them. ``environment`` is
+    added to that of Airflow.
     """
 
     def __init__(
@@ -62,14 +65,19 @@ class Installation:
         dags: Path = Path(__file__).parent / "dags",
         dag_count: int = 6,
         metastore_url: str | None = None,
+        host: Host | None = None,
+        server: PostgresqlServer | None = None,
         **environment: str,
     ) -> None:
         self.folder = folder
         self._dag_count = dag_count
-        self._server = start_postgresql()
+        self._ends_server = server is None
+        self._server = server or start_postgresql()
         self.metastore_url = metastore_url or self._server.create_database()
         port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self._command = () if host is None else host.command
+        address = "127.0.0.1" if host is None else host.address
+        self.url = f"http://{address}:{port}"
         self.clusters = clusters or {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
         extra = {
             "metastore_url": self.metastore_url,
@@ -93,7 +101,7 @@ class Installation:
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
-            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__HOST": address,
             "AIRFLOW__API__PORT": str(port),
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__WORKERS": "1",
@@ -115,7 +123,7 @@ class Installation:
         (self.folder / "airflow").mkdir(parents=True)
         (self.folder / "c1").mkdir()
         with (self.folder / "db.log").open("wb") as log:
-            subprocess.run([self._airflow, "db", "migrate"], env=self.environment, check=True, stdout=log, stderr=log)
+            subprocess.run([*self._airflow, "db", "migrate"], env=self.environment, check=True, stdout=log, stderr=log)
         # Tasks that begin before it answers fail.
         self.start_component("api-server")
         wait_for("the api-server answers", self._sign_in)
@@ -126,14 +134,14 @@ class Installation:
         wait_for("the DAGs are known", lambda: self.get("/api/v2/dags").get("total_entries") == self._dag_count)
 
     @property
-    def _airflow(self) -> str:
-        return str(Path(sys.executable).with_name("airflow"))
+    def _airflow(self) -> list[str]:
+        return [*self._command, str(Path(sys.executable).with_name("airflow"))]
 
     def start_component(self, name: str) -> None:
         """Start a component that does not run; its output goes to a file."""
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [self._airflow, *COMPONENTS[name]],
+                [*self._airflow, *COMPONENTS[name]],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -198,12 +206,13 @@ class Installation:
         """The state of a run."""
         return str(self.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
-    def wait_for_end(self, dag_id: str, run_id: str) -> str:
+    def wait_for_end(self, dag_id: str, run_id: str, limit_s: float = PATIENCE_S) -> str:
         """The state in which a run has ended."""
         return str(
             wait_for(
                 f"{dag_id} {run_id} ends",
                 lambda: (state := self.state(dag_id, run_id)) in ("success", "failed") and state,
+                limit_s,
             )
         )
 
@@ -228,4 +237,5 @@ class Installation:
         for name in list(self._processes):
             self.kill_component(name)
         self._client.close()
-        self._server.stop()
+        if self._ends_server:
+            self._server.stop()

@@ -1,1 +1,0 @@
-"""``make demo-clusters``: the quickstart DAG over real clusters, by a real scheduler."""
