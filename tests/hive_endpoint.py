@@ -35,16 +35,21 @@ class Serving:
 
 @contextmanager
 def serving(
-    metastore: Metastore, cluster: str | None = None, *, lock_patience_s: float = 10, **given: Any
+    metastore: Metastore,
+    cluster: str | None = None,
+    *,
+    lock_patience_s: float = 10,
+    address: str = "127.0.0.1",
+    **given: Any,
 ) -> Iterator[Serving]:
-    """A server over a metastore on a free port, as long as the block runs."""
+    """A server over a metastore on a free port of an address, as long as the block runs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="endpoint of a test")
     thread.start()
 
     async def start() -> Serving:
         server = Server(Endpoint(metastore, cluster, lock_patience_s=lock_patience_s), **given)
-        return Serving(server, await server.start("127.0.0.1", 0), loop)
+        return Serving(server, await server.start(address, 0), loop)
 
     try:
         running = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
