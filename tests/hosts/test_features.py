@@ -20,6 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.runners import driver_process
 from tests import evidence
 from tests.acceptance.hive_spark_process import as_json
@@ -131,8 +132,8 @@ class Sparks:
         self.folder = folder
         self._stack = stack
         self._numbers = itertools.count()
-        self._postgresql = start_durable_postgresql(host=network.add("database"))
-        stack.callback(self._postgresql.stop)
+        self.postgresql = start_durable_postgresql(host=network.add("database"))
+        stack.callback(self.postgresql.stop)
 
     @cached_property
     def cluster(self) -> StandaloneCluster:
@@ -178,7 +179,7 @@ class Sparks:
             (folder / name).mkdir(parents=True)
             local = {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"}
             clusters[name] = local if name.startswith("here") else self.properties(variant, folder / name)
-        url, settings = self._postgresql.create_database(), {"hivex.allow.code.execution": True}
+        url, settings = self.postgresql.create_database(), {"hivex.allow.code.execution": True}
         with Metastore.open(url, clusters=clusters, default_cluster="here", settings=settings) as metastore:
             found = Hosts(metastore, folder, clusters, url)
             for case in ("here", "there"):
@@ -242,3 +243,23 @@ def test_spark_of_another_host_writes_by_the_hive_endpoint(sparks: Sparks, varia
                 found = session.sql(as_json(name, made["columns"][name])).rows
                 assert sorted(str(row[0]) for row in found) == rows, name
     counts[f"features on hosts of their own, by {variant}"] = {"tables of a Spark through the Hive endpoint": 1}
+
+
+@pytest.mark.evidence
+@pytest.mark.skipif(not evidence.does_all("HIVEX_HOSTS"), reason=LONG)
+def test_python_of_executors_without_packages_is_one_sentence(sparks: Sparks) -> None:
+    python = sparks.folder / "python-without-packages"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    (root := sparks.folder / "bare").mkdir()
+    conf = {"spark.pyspark.python": str(python)}
+    clusters = {"there": sparks.cluster.properties(root, sparks.network.gateway, **conf)}
+    with (
+        Metastore.open(sparks.postgresql.create_database(), clusters=clusters) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (v string) CLUSTERED BY (v) INTO 2 BUCKETS")
+        with pytest.raises(JobError, match=r"No module named 'pyarrow'\. They need Python") as raised:
+            session.sql("INSERT INTO t SELECT concat('v', id) FROM range(10)")
+        assert str(raised.value).endswith("Nothing was written to default.t.")
+        assert session.sql("SELECT count(*) FROM t").rows == [(0,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from urllib.parse import unquote
 
 import pyspark
@@ -44,6 +45,11 @@ _SHUT_DOWN = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 """The states of gRPC calls that no server has answered."""
 _NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
+_PYTHON = re.compile(
+    r"\b(?:ModuleNotFoundError|ImportError): .+|Cannot run program \"[^\"]*python.+"
+    r"|(?<=\[)(?:PYTHON_VERSION_MISMATCH|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] .+"
+)
+"""Problems of the Python that runs tasks: a missing module, a missing program, or another version."""
 _NO_CONNECTOR = re.compile(r"Class (org\.apache\.hadoop\.fs\.[\w.]+) not found|No FileSystem for scheme \"?(\w+)")
 _IN_VALUES = "[INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE]"
 _INSTEAD_OF_VALUES = "Write a SELECT in place of VALUES, which calls no functions of SQL."
@@ -84,7 +90,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     lost = _lost_connection(error)
     if lost is not None:
         return ClusterUnreachableError("", lost)
-    message = with_table_names(_message(text), plan) or type(error).__name__
+    message = _problem_of_python(text) or with_table_names(_message(text), plan) or type(error).__name__
     if isinstance(error, AnalysisException):
         if _NO_AVRO.search(message):
             return JobError("", _AVRO_PACKAGE)
@@ -105,6 +111,19 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     if _NO_MEMORY.search(text):
         return SparkProcessError("", message)
     return ExecutorsLostError("", message) if _LOST.search(text) else JobError("", message)
+
+
+def _problem_of_python(text: str) -> str | None:
+    """Return a sentence about the Python of the executors if it cannot run tasks, or None for any other problem."""
+    found = _PYTHON.findall(text)
+    if not found:
+        return None
+    minor = ".".join(map(str, sys.version_info[:2]))
+    return (
+        f"the Python of its executors cannot run its tasks: {found[-1].replace(']', ':', 1).strip(' .')}. They need "
+        f"Python {minor} with numpy, pyarrow and the modules that functions use; name it in spark.pyspark.python of "
+        "the cluster's spark_conf"
+    )
 
 
 def _lost_connection(error: Exception) -> str | None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from airflow_hivex.core.errors import (
     ExecutorsLostError,
     JobCancelledError,
@@ -105,3 +107,40 @@ def test_a_missing_connector_is_named_with_what_to_do() -> None:
         error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1"))
         assert isinstance(error, JobError)
         assert re.search(r"no connector .*\((org\S+S3AFileSystem|gs)\); name .* in spark\.jars\.packages", str(error))
+
+
+_WORKER = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            f'{_WORKER}  File "worker.py", line 1079, in read_single_udf\n    f()\n'
+            "ModuleNotFoundError: No module named 'numpy'\n",
+            "ModuleNotFoundError: No module named 'numpy'. They need",
+        ),
+        (
+            f"{_WORKER}pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker "
+            "has different version: 3.12 than that in driver: 3.11.\nPlease check.\n",
+            "PYTHON_VERSION_MISMATCH: Python in worker has different version: 3.12 than that in driver: 3.11",
+        ),
+        (
+            f"{_WORKER}PySparkImportError: [UNSUPPORTED_PACKAGE_VERSION] PyArrow >= 18.0.0 must be installed\n",
+            "UNSUPPORTED_PACKAGE_VERSION: PyArrow >= 18.0.0 must be installed",
+        ),
+        (
+            "Job aborted\n\tat o.Some.x(S.scala:1)\nCaused by: java.io.IOException: Cannot run program "
+            '"python3.11": error=2, No such file or directory\n\tat o.Y.y(Y.scala:2)',
+            'Cannot run program "python3.11": error=2, No such file or directory. They need',
+        ),
+    ],
+)
+def test_another_python_of_executors_is_one_sentence(text: str, problem: str) -> None:
+    error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1", write=WRITES[0]))
+    assert isinstance(error, JobError)
+    message = str(error.facts[1])
+    assert f"the Python of its executors cannot run its tasks: {problem}" in message
+    assert "spark.pyspark.python" in message
+    assert message.endswith("Nothing was written to d.a.")
+    assert "Traceback" not in message
