@@ -67,7 +67,7 @@ class VisibleRows:
 
 
 def numbered_keys(write_id: int, bucket: int, first: int, last: int) -> Keys:
-    """Return the key ranges of the rows of one writer that have all row ids from ``first`` to ``last``."""
+    """Return the key ranges of rows of one writer with the row ids ``first`` to ``last``, without gaps."""
     return Keys(Range(write_id, write_id), Range(bucket, bucket), Range(first, last), Range(write_id, write_id))
 
 

@@ -195,8 +195,8 @@ def _not_there(
 ) -> list[NewDirectory]:
     """Return the written directories that are not registered yet. Add new files to the rows of registered directories.
 
-    The numbers of files, rows and bytes in these rows grow. Copies of such a directory on other clusters lack the new
-    files, so they are no longer recorded as copies. The checksum of the directory becomes unknown.
+    If a registered directory gets new files, its copies on other clusters lack these files, and are no longer recorded
+    as copies. The checksum of the directory becomes unknown.
 
     Raises:
         InvalidOperationError: the existing files have another row layout.

@@ -420,7 +420,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 def _existing_partitions(
     context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
 ) -> list[str]:
-    """Return the sorted names of partitions that can match ``among``, including those added by this transaction."""
+    """Return the sorted names of partitions that can match ``among``, with those that this transaction has added."""
     names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
     if running.joined is not None:
         with context.services.store.read() as connection:
@@ -466,7 +466,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
 def _covered_partitions(
     context: StatementContext, running: Running, table: StoredTable, statement: Truncate
 ) -> list[str]:
-    """Return the sorted names of partitions that the statement covers, including those added by its transaction.
+    """Return the sorted names of partitions that the statement covers, with those that its transaction has added.
 
     Raises:
         NoSuchPartitionError: the specification covers no partition.
