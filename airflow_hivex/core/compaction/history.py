@@ -263,9 +263,9 @@ class CompactionListing:
             return read_page(connection, query, wanted, _LIST_ORDERS, _A.id, compaction_from_row)
 
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
-        """Return a dict from compaction id to the time until which queries of earlier versions need the replaced files.
+        """Return a dict from compaction id to the time until which replaced files are kept for reads of old versions.
 
-        The dict has only the compactions in ``listed`` that wait for the cleaner. Open transactions may need the
+        The dict has only the compactions in ``listed`` that wait for the cleaner. Open transactions can need the
         replaced files for longer. One query.
         """
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]

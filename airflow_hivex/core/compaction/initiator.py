@@ -79,7 +79,7 @@ class Initiator:
         self._with_aborts = not bool(services.settings[CLEANER_TAKES_ABORTS])
 
     def run(self) -> InitiatorResult:
-        """Run one round over all written tables and partitions. Several processes may run rounds at once.
+        """Run one round over all written tables and partitions. Several processes can run rounds at once.
 
         The call needs a fixed number of queries, and one for each 10,000 partitions whose directories are read.
         """
@@ -129,7 +129,7 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """Return a pair: the lowest threshold of any table for the number of deltas, and for their share of the base.
+        """Return a pair: the lowest threshold of all tables for the number of deltas, and for the share of their size.
 
         If a table has an invalid threshold, the result is (-1, 0). Then the round examines all tables, and records the
         error in the history.

@@ -179,7 +179,7 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """Return the minor compactions that must run before ``job``. The list is empty if the job has few deltas.
+    """Return the minor compactions that must run before ``job``.
 
     Each minor compaction merges ``most_deltas`` deltas. A job with at most ``most_deltas`` deltas needs none.
 

@@ -82,8 +82,8 @@ class CompactionQueue(JoinsTransactions):
         """Put compactions into the queue; return the responses in the order of the requests.
 
         A request is refused if the table or partition has a waiting or running entry, or an entry that is ready for
-        cleaning and covers the same writes. ``initiator`` names a thread of this host, or is :data:`MANUALLY`. Four
-        queries for up to 10,000 tables and requests.
+        cleaning and has merged all writes up to the high watermark of the request. ``initiator`` names a thread of this
+        host, or is :data:`MANUALLY`. Four queries for up to 10,000 tables and requests.
         """
         if not requests:
             return []
@@ -346,7 +346,7 @@ class CompactionQueue(JoinsTransactions):
 
 
 class _InTheWay:
-    """The queue entries of some tables, because of which a request can be refused."""
+    """The queue entries of some tables, which decide whether a request is refused."""
 
     def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
         self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}

@@ -470,7 +470,7 @@ def find_target(connection: Connection, entry: Compaction, settings: Settings, c
 
     Raises:
         RefusedError: the table or partition was dropped, or is of a kind that is not compacted.
-        InvalidOperationError: the table is insert-only, and the settings exclude such tables.
+        InvalidOperationError: the table is insert-only, and the settings exclude insert-only tables.
     """
     found = find_place(connection, entry)
     if found is None:

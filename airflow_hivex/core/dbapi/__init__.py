@@ -37,7 +37,7 @@ from airflow_hivex.core.errors.pep249 import (
 
 apilevel = "2.0"
 threadsafety = 1
-"""Threads may share the module, but not connections."""
+"""Threads can share the module, but not connections."""
 paramstyle = "named"
 """The style of markers: ``:name`` with a mapping. ``?`` with a sequence works, too."""
 

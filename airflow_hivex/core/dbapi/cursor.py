@@ -176,7 +176,7 @@ class Cursor(ResultRows):
 
 
 Description = tuple[str, str, None, None, int | None, int | None, None]
-"""The description of a column in PEP 249: name, type, two sizes, precision, scale, whether it may be NULL."""
+"""The description of a column in PEP 249: name, type, two sizes, precision, scale, and whether NULL is allowed."""
 
 _NAME = re.compile(r"[a-z_]+")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")

@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """Return a key by which a later check finds the same difference again."""
+        """Return a key that two checks share if both have found this difference."""
         return self.path, self.row is not None
 
 

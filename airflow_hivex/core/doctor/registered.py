@@ -1,6 +1,6 @@
 """The records of the metastore about the files of tables at one moment: the registered directories and the writers.
 
-A fixed number of queries reads them for any number of tables, partitions and directories.
+A fixed number of queries reads these records for any number of tables, partitions and directories.
 """
 
 from __future__ import annotations

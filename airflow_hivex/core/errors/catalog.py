@@ -175,7 +175,7 @@ class CopyMismatchError(HivexError, pep249.OperationalError):
 
 
 class CopyOutdatedError(HivexError, pep249.OperationalError):
-    """The primary now has other files than the ones that were copied to a secondary cluster."""
+    """The files on the primary cluster are not the files that were copied to a secondary cluster."""
 
     retryable = True
     sentence = (
@@ -258,7 +258,7 @@ class EventsReplacedError(HivexError, pep249.OperationalError):
 
 
 class TableChangedError(HivexError, pep249.OperationalError):
-    """A client requests a change of a table, but another client has changed the table since the client has read it."""
+    """A client requests a change of a table, but the table was changed after this client had read it."""
 
     # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
     sentence = (

@@ -1,4 +1,4 @@
-"""Errors of clusters: their files, their roots, the choice among them, and the jobs that run there."""
+"""Errors of clusters: files, roots, the choice of a cluster, and jobs."""
 
 from __future__ import annotations
 

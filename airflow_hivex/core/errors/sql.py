@@ -1,4 +1,4 @@
-"""Errors of statements and their parameters, and of the cursors that run them."""
+"""Errors of statements, their parameters, and cursors."""
 
 from __future__ import annotations
 

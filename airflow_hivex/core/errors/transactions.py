@@ -1,4 +1,4 @@
-"""Errors of transactions: their snapshots, locks and compactions."""
+"""Errors of transactions, snapshots, locks and compactions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class StatementCancelledError(TransactionError):
 
 
 class WriteTakenBackError(TransactionError):
-    """Another session has repeated the same part of a transaction, so the write of this session is withdrawn."""
+    """Another session has repeated this session's part of a transaction, so the write of this session is withdrawn."""
 
     sentence = "The write to {table} in transaction {txn_id} was withdrawn: {writer!r} runs again elsewhere."
     table: str

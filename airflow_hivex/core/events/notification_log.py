@@ -221,7 +221,8 @@ def record(
     """Write an event in the caller's database transaction. Other writers do not wait for this transaction.
 
     Call this function last, after the database transaction has acquired all its locks, or in a block of
-    :func:`deferred`. The query of an :class:`AskedMessage` is sent after that block, or else now, in one round trip.
+    :func:`deferred`. The query of an :class:`AskedMessage` is sent after the block. Without a block it is sent now, in
+    one round trip.
     """
     query = message.query if isinstance(message, AskedMessage) else None
 
@@ -378,7 +379,7 @@ class NotificationLog:
         self._store.write(lambda connection: _skip_lost(connection, None, 0), name="restore")
 
     def purge(self, recorded_before_ms: int) -> int:
-        """Remove all events before the first one that was recorded at or after a time; return their number.
+        """Remove all events before the first event that was recorded at or after a time; return their number.
 
         Safe to repeat.
         """

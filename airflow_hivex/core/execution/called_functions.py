@@ -1,4 +1,4 @@
-"""The permanent functions that the queries of a statement call; each job declares them in Spark as temporary ones."""
+"""The permanent functions that a statement's queries call; each job declares them in Spark as temporary functions."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
 def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
     """Return a pair: the definition of a temporary function with full names, and the permanent functions in it.
 
-    ``text`` is the part of CREATE TEMPORARY FUNCTION after the function's name. Its calls of permanent functions get
-    full names. Each permanent function that it calls is a (database, name) pair.
+    ``text`` is the part of CREATE TEMPORARY FUNCTION after the function's name. In the returned definition, calls of
+    permanent functions have full names. A permanent function is a (database, name) pair.
     """
     database, temporary = context.session.database, context.session.objects.functions
     statement = read(f"CREATE FUNCTION f {text}", database=database)

@@ -110,8 +110,8 @@ def _check_temporary(context: StatementContext, names: Iterable[TableName]) -> N
 
     Raises:
         ForeignNameError: a temporary view reads an object of another namespace, and the current namespace is closed.
-        InvalidOperationError: a temporary table was made in another namespace, and either namespace is closed; or it
-            was made before its namespace was closed.
+        InvalidOperationError: a temporary table was made in another namespace, and either namespace is closed; or the
+            table was made before its namespace was closed.
     """
     objects, current = context.session.objects, context.session.database
     if not objects.views and not objects.tables:

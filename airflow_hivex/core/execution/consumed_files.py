@@ -54,7 +54,7 @@ def take(
 ) -> ConsumedFiles:
     """Record the files that a statement is about to read for a table.
 
-    Folders that are empty after the deletion are deleted, too. ``depth`` is the number of levels of such folders.
+    Folders that are empty after the deletion are deleted, too, up to ``depth`` levels.
 
     Raises:
         InvalidOperationError: another statement is loading one of the files now, or has loaded it already.

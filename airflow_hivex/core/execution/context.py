@@ -191,8 +191,8 @@ class Running(TransactionJob):
     ) -> Answers | None:
         """Open the transaction, if possible with locks and write ids of tables.
 
-        If it has the locks, return the answers to ``also``, which run in the same database transaction after the locks
-        are granted. Otherwise return None.
+        If the transaction gets the locks, return the answers to the queries ``also``, else None. The queries run in the
+        same database transaction, after the locks are granted. Otherwise return None.
 
         Raises:
             TransactionAbortedError: the statement was cancelled before.

@@ -53,7 +53,7 @@ class InsertedRows:
 
 
 AS_GIVEN = InsertedRows()
-"""The value for a statement that adds rows, and names neither a partition nor columns for them."""
+"""The value for a statement that names neither a partition nor columns for the rows that it adds."""
 
 
 def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:

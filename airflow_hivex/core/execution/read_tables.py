@@ -192,7 +192,7 @@ def statement_snapshot(
 def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
     """Return the snapshot that the statements of a transaction share, or None if none of them has read yet.
 
-    The call takes one round trip if this process does not know the snapshot, since another process can have taken it.
+    The call takes one round trip if this process does not know the snapshot, which another process has possibly taken.
     """
     if joined.snapshot is None:
         with context.services.store.read() as connection:

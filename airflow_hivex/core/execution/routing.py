@@ -261,7 +261,7 @@ def _default_cluster(context: StatementContext, statement: RoutedStatement) -> s
 
 
 class _Health:
-    """The health of the clusters for which the router asks, and their problems."""
+    """The health of the clusters for which the router asks, and the problems of these clusters."""
 
     def __init__(self, context: StatementContext, *, runs_job: bool) -> None:
         self.problems: dict[str, HivexError] = {}

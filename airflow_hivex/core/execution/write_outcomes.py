@@ -114,7 +114,10 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
 
 
 def take_back_writer(services: Services, txn_id: int, writer: str | None = None, *, before: int | None = None) -> None:
-    """Withdraw all writes of a transaction, or of one writer; with ``before``, only those of earlier sessions."""
+    """Withdraw all writes of a transaction, or of one writer.
+
+    With ``before``, only writes of sessions whose ``began`` is lower than ``before`` are withdrawn.
+    """
     with services.store.read() as connection:
         found = pending_writes.of_transaction(connection, txn_id, writer=writer)
     writes = [write for write in found if before is None or write.began < before]

@@ -201,7 +201,7 @@ def _other_storage(table: str, sd: Any, cluster: Cluster) -> StorageDescriptor:
 
 
 def _type_of_others(text: str) -> str:
-    """Return the text of a column's type in a table of another engine. A type that is unknown here stays unchanged."""
+    """Return the text of a column's type in a table of another engine. An unknown type stays unchanged."""
     try:
         return _type(text)
     except SqlError:
@@ -499,7 +499,7 @@ RESOURCE_NUMBERS = {kind: number for number, kind in _RESOURCE_TYPES.items()}
 
 
 def convert_function(hive: Any, database: str) -> PermanentFunction:
-    """Return a function of Hive; ``database`` is the name of its database here.
+    """Return a function of Hive; ``database`` is the name of its database in this metastore.
 
     Raises:
         InvalidObjectError: the type of the function, or of one of its resources, is unknown.

@@ -66,7 +66,7 @@ _NOWHERE = ""
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A table of the source, the new table here, and the directories to copy."""
+    """A table of the source, the new table in this metastore, and the directories to copy."""
 
     bound: BoundTable
     table: Table
@@ -468,7 +468,7 @@ def _of_table(plan: _Planned, *, dry_run: bool) -> ImportedObject:
 
 
 def _directories(plan: _Planned, checksums: Mapping[int, str]) -> HiveDirectories:
-    """Return the directories to register here, with the write ids and checksums of the source."""
+    """Return the directories to register in this metastore, with the write ids and checksums of the source."""
     copied = ((each.partition, each.registered) for each in plan.directories)
     found = [
         _directory(partition, registered, checksums[registered.id])

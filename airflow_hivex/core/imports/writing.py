@@ -25,7 +25,7 @@ _ADDED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ImportedTable:
-    """A table to create here, with its partitions, directories and statistics."""
+    """A table to create in this metastore, with its partitions, directories and statistics."""
 
     table: Table
     notes: tuple[str, ...]
@@ -147,5 +147,5 @@ class ImportedObject:
 
     @property
     def is_missing(self) -> bool:
-        """Return whether the source's object does not exist here: it was refused, or another object has its name."""
+        """Return whether this metastore lacks the object: it was refused, or another object has its name."""
         return self.outcome in (ImportOutcome.DIFFERS, ImportOutcome.REFUSED)

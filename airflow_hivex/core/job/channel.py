@@ -21,7 +21,7 @@ import airflow_hivex
 
 
 class Channel:
-    """A connection for messages. Any thread can send messages, and only one thread must receive messages."""
+    """A connection for messages. Any thread can send messages. A single thread receives messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -61,7 +61,7 @@ class Channel:
         os.close(self._connection.detach())
 
     def free(self) -> None:
-        """Release the connection after its end. Only the thread that has received messages must call this method."""
+        """Release the connection after its end. Call this method in the thread that has received messages."""
         self._lines.close()
         self._connection.close()
 

@@ -306,7 +306,7 @@ def built(of: type[T], document: Mapping[str, Any]) -> T:
 
 @cache
 def _builder(of: Any) -> Builder | None:
-    """Return the function that makes a value of a type from JSON, or None if the JSON value is already that value."""
+    """Return the function that makes a value of a type from JSON, or None if the JSON value needs no conversion."""
     if dataclasses.is_dataclass(of):
         return _of_dataclass(of)
     arguments = get_args(of)

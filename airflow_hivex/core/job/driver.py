@@ -112,7 +112,7 @@ class _Driver:
                 self._send("progress", tag=tag, counts=asdict(found))
 
     def _executors(self) -> tuple[int, list[str]]:
-        """Return the current number of the driver's executors, 0 after the end of its application, and their hosts."""
+        """Return a pair: the number of the driver's executors, 0 after the end of the application, and their hosts."""
         with suppress(Exception):
             context = self._spark.sparkContext._jsc.sc()
             count = int(context.getExecutorIds().size())

@@ -85,7 +85,7 @@ def run(
 
 
 def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
-    """Return the rows of a plan's query as a DataFrame, which computes them later.
+    """Return a DataFrame of a plan's query. Its rows are computed when they are used.
 
     For ``views`` see :func:`run`.
 
@@ -137,7 +137,10 @@ def cancel(spark: SparkSession, tag: str) -> None:
 
 
 def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
-    """Return the progress of a plan's jobs. This process must be the driver, and another thread reads the progress."""
+    """Return the progress of a plan's jobs.
+
+    This process must be the driver. Call the function in another thread than the jobs.
+    """
     return DriverProgress(spark, tag)
 
 
@@ -290,7 +293,7 @@ def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG00
 
 @contextmanager
 def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
-    """Give this thread's jobs in the block the plan's name and tag. Jobs are cancelled by their tag."""
+    """Give the jobs that this thread starts in the block the plan's name and tag. Jobs are cancelled by their tag."""
     if is_connect(spark):
         spark.addTag(plan.tag)
         try:

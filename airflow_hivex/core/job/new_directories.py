@@ -35,7 +35,7 @@ class NewDirectories:
         self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
 
     def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
-        """Return the directory of a partition, which the first call creates; with ``deletes``, its delete delta.
+        """Return the directory of a partition, or with ``deletes`` its delete delta. The first call creates it.
 
         Raises:
             InvalidOperationError: the directory exists, because another write has the same write id.

@@ -41,8 +41,8 @@ def nest(source: Place, target: Place) -> int:
     become the fields of ``row``. The rows must be sorted by original write id, bucket and row id, because readers of
     Hive rely on this order.
 
-    The file is moved to ``target``, which may be ``source`` itself in a local file system. If either place is not in a
-    local file system, the file is copied and ``source`` stays.
+    The file is moved to ``target``. In a local file system, ``target`` can be ``source`` itself. If either place is not
+    in a local file system, the file is copied and ``source`` stays.
 
     Raises:
         JobError: ``source`` cannot be read, is not an ORC file, or has another form. No file is changed.
