@@ -57,8 +57,9 @@ def inspect(text: str, database: str | None = None) -> tuple[Inspection, ...]:
 
     Args:
         text: any number of statements, separated by semicolons. Markers need no values.
-        database: the current database, for tables without a database in their names. A USE in the text changes it for
-            the following statements. Without a current database the ``database`` of such tables is None.
+        database: the current database, for tables without a database in their names. A USE in the text changes the
+            current database for the following statements. Without a current database, the result has None as the
+            database of such tables.
 
     Raises:
         StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` count in the text.

@@ -124,7 +124,7 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
 
 
 class ReadStatement(NamedTuple):
-    """A statement of a script, its place in the script, the names of its markers, and its current database."""
+    """A statement of a script, its place in the script, the names of its markers, and the current database for it."""
 
     statement: Statement
     span: Span

@@ -1,7 +1,8 @@
 """Copying of files between the file systems of two clusters, by threads of this process.
 
-:func:`copy_files` is the only function that copies bytes. It takes a list of files and returns their checksums. Files
-on local disks are copied by calls of the operating system (:mod:`airflow_hivex.core.files.local_copies`).
+:func:`copy_files` is the only function that copies bytes. The function takes a list of files and returns their
+checksums. Files on local disks are copied by calls of the operating system
+(:mod:`airflow_hivex.core.files.local_copies`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class There(enum.Enum):
 
     NOTHING = "nothing"
     OWN = "own"
-    """A file that a replication has written. A file with the right checksum stays; any other file is replaced."""
+    """A file that a replication has written. If its checksum is not right, the file is replaced."""
     SAME_SIZE = "same size"
     """A file of another program with the right size. If its checksum is not right, the copying is refused."""
 
@@ -312,7 +313,7 @@ class _Copier:
         return checksum
 
     def _check_copy(self, file: FileCopy, size: int, checksum: str, copied: str) -> None:
-        """Ensure that a copy is right, and delete it otherwise.
+        """Ensure that a copy is right. A wrong copy is deleted.
 
         Raises:
             CopyAlteredError: the size of the source differs from ``FileCopy.size``, or the copy has another checksum.

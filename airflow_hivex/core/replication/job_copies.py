@@ -188,7 +188,7 @@ def _check_there(cluster: Cluster, target: Cluster, copied: Sequence[FileCopy], 
 def _take(
     done: _Done, file: FileCopy, outcome: str, checksum: str, problem: tuple[str, str], *, only_by_job: bool
 ) -> None:
-    """Add the result of a file to ``done``; ``problem`` is a URI and a text.
+    """Add the result of a file to ``done``. ``problem`` is a pair: the URI of a file, and the text of an error.
 
     Raises:
         CopyAlteredError, StorageError: for the reasons of :func:`copy_by_jobs`.

@@ -296,7 +296,9 @@ def _forget(connection: Connection, place_ids: Sequence[int]) -> None:
 
 
 class CopyWithdrawal:
-    """The withdrawal of copies of tables without a wait for readers. It is safe to share between threads and processes.
+    """The withdrawal of copies of tables without a wait for readers.
+
+    The object is safe to share between threads and processes.
 
     No new query reads a withdrawn copy. The housekeeper deletes the files of the copy when all transactions that were
     open at the withdrawal have ended, and no open DataFrame can read the files.
@@ -307,7 +309,7 @@ class CopyWithdrawal:
         self._running = ReplicationTransactions(services)
 
     def withdraw(self, table_id: int, cluster: str, agent_info: str) -> bool:
-        """Withdraw the copy of a table on a cluster. Return False if a replication of the table to it is running.
+        """Withdraw the copy of a table on a cluster, or return False if a replication to this copy is running.
 
         If the table was dropped, or the cluster is the table's primary, nothing changes. The call is safe to repeat
         after an error or a kill.

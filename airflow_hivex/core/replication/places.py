@@ -167,7 +167,7 @@ def _look(
     The files to delete were left by earlier replications, and are not in the plan.
 
     Raises:
-        InvalidOperationError: a place has a file of another program, or is the source file itself.
+        InvalidOperationError: a place has a file of another program, or is the place of the source file.
     """
     there: dict[str, There] = {}
     needless = []

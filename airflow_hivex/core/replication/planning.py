@@ -278,8 +278,8 @@ class ReplicationPlanner:
     ) -> list[PlannedTable]:
         """Return the plan for the tables of a snapshot. ``partitions`` limits the plan if there is a single table.
 
-        The plan has the directories that the target lacks. With ``with_present`` it also has the directories that the
-        target has. With ``everything`` it also has the lacking directories that no new snapshot reads.
+        The plan has the directories that the target lacks. With ``with_present`` the plan also has the directories that
+        the target has. With ``everything`` the plan also has the lacking directories that only old snapshots read.
 
         Raises:
             InvalidOperationError: the target is the primary cluster of a table, or partitions are named for a table

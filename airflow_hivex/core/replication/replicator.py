@@ -101,8 +101,8 @@ class Replicator:
         """Copy the directories of tables that a cluster lacks, as of one snapshot. Return the copied directories.
 
         No copy is visible before all files are copied and verified. The call is safe to repeat after an error or a
-        kill: existing files with the right checksum stay. A second replication of a table to the cluster waits for the
-        first replication.
+        kill: existing files with the right checksum stay. If another replication of a table to the cluster is running,
+        the call waits for it.
 
         Args:
             tables: one name or several, as ``database.table``; the default database is ``default``. Views need no copy,
@@ -189,8 +189,7 @@ class Replicator:
         can still read them. A given ``database`` is locked as a whole, so that no other client creates a table in it.
         ``lock_timeout_s`` limits the wait for the locks.
 
-        Raises:
-            As :meth:`replicate`.
+        Raises: HivexError: for the reasons of :meth:`replicate`.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
         alone = _Alone(then, database, lock_timeout_s)

@@ -51,7 +51,7 @@ class RunningReplication:
 
     @property
     def txn_id(self) -> int:
-        """Return the id of the transaction, which is opened if it is not open yet."""
+        """Return the id of the transaction. If no use has opened the transaction yet, open it."""
         return self.opener((), ()).txn_id if self.opened_id is None else self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
@@ -142,8 +142,8 @@ class ReplicationTransactions:
     ) -> Sequence[Sequence[Any]] | None:
         """Open the transaction, if possible with the locks of :meth:`lock`.
 
-        If it has the locks, return the answers to the queries ``also``, which run after the locks are granted.
-        Otherwise return None. One round trip.
+        The call takes one round trip. If the transaction gets the locks, return the answers to the queries ``also``,
+        which run after the locks are granted. Otherwise return None.
         """
         begun = running.opener(_of_readers(tables, cluster), also)
         return None if begun.lock is None else begun.answers

@@ -70,7 +70,7 @@ class Transfers:
     ) -> Transferred:
         """Copy the files of the directories that the target lacks. Return the plan and the copied files.
 
-        The caller must lock the tables against other replications to the cluster.
+        The caller must lock the tables against other replications to the target.
 
         Raises:
             HivexError: for the reasons of :func:`~airflow_hivex.core.replication.copying.copy_files` and
@@ -283,7 +283,7 @@ def _place(planned: PlannedTable, directory: PlannedDirectory, folder: str) -> s
 
 
 def _is_version(place: str, location: str, ending: str) -> bool:
-    """Return whether a location lies in a new folder that an earlier replication has created for the table.
+    """Return whether a place lies in a new folder that an earlier replication has created for a table.
 
     ``location`` is the folder of the table. ``ending`` is the path of the partition below the new folder.
     """

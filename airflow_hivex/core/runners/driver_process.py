@@ -118,7 +118,7 @@ class DriverProcess:
 
     @property
     def has_executors(self) -> bool:
-        """Return whether the driver has executors. With executors it can run a job even without a cluster manager."""
+        """Return whether the driver has executors, with which it can run a job even without a cluster manager."""
         return self._end is None and self._executors > 0
 
     def reserve(self) -> bool:
@@ -496,7 +496,7 @@ class _Interrupt:
 
 
 def _key(conf: Iterable[tuple[str, str]]) -> str:
-    """Return the hash of a configuration as its key, because the configuration may have secrets."""
+    """Return the hash of a configuration as its key, because the configuration can have secrets."""
     return hashlib.sha256(json.dumps(sorted(conf)).encode()).hexdigest()
 
 

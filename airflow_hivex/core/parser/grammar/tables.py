@@ -29,7 +29,7 @@ def read_new_table(cursor: Cursor) -> TableName:
 
 
 class NewColumns(NamedTuple):
-    """The columns of a new table as a dict from their names, and the constraints."""
+    """A dict from name to column of a new table, and the constraints of the table."""
 
     columns: dict[str, Column]
     constraints: ConstraintReader
@@ -48,7 +48,7 @@ def read_columns_of_table(cursor: Cursor) -> NewColumns:
 
 
 def read_query_of_table(cursor: Cursor) -> Query:
-    """Return the query of CREATE TABLE ... [AS] query.
+    """Return the query of ``CREATE TABLE ... [AS] query``.
 
     Raises:
         StatementSyntaxError: no query comes next.

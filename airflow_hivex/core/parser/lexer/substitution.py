@@ -25,7 +25,7 @@ def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[
     """Return a text in which each variable is replaced by its value.
 
     ``variables`` are the values for ``${hivevar:x}`` and ``${x}``, ``configuration`` the values for ``${hiveconf:x}``.
-    A value may contain variables, too. A variable without a value stays unchanged.
+    A value can contain variables, which are replaced, too. A variable without a value stays unchanged.
 
     Raises:
         InvalidOperationError: the values of variables refer to each other in a circle.

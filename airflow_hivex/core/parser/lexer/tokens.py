@@ -2,8 +2,9 @@
 
 The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark reads the same text again.
 sqlglot's tokenizer has other rules (``'it''s'``, comments that a backslash continues, everything after SHOW), so
-sqlglot only gets the tokens that this module has read. A text is refused if Spark might split it differently. Source:
-Spark's SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares Spark's tokens with these tokens.
+sqlglot only gets the tokens that this module has read. A text is refused if Spark might split the text differently.
+Source: Spark's SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares Spark's tokens with these
+tokens.
 """
 
 from __future__ import annotations
@@ -238,7 +239,7 @@ def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStateme
 class Cursor:
     """A position in the tokens of a statement.
 
-    A method that reads tokens moves the cursor. If the next token is not the expected one, the method raises
+    A method that reads tokens moves the cursor. If the next token is not expected, the method raises
     StatementSyntaxError with the position of the token.
     """
 
@@ -257,7 +258,7 @@ class Cursor:
         return self.index >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """Return the next token, or the token that is ``ahead`` tokens after it, or None after the end."""
+        """Return the token that is ``ahead`` tokens after the next token, or None after the end of the statement."""
         index = self.index + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else None
 
@@ -340,7 +341,7 @@ class Cursor:
         return PlacedName(name, self.span_from(start))
 
     def table_name(self) -> TableName:
-        """Return the name in ``table`` or ``database.table``; ``@namespace`` may follow."""
+        """Return the name in ``[database.]table`` or in ``[database.]table@namespace``."""
         first = self.peek()
         start = self.offset()
         parts = [self.name("the name of a table")]

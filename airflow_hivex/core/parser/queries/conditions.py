@@ -22,9 +22,9 @@ def read_condition(text: str, parameters: Mapping[str, object] | None = None) ->
 
     Raises:
         StatementSyntaxError: the text is not one condition.
-        InvalidParametersError: the parameters do not fit its markers.
-        UnsupportedStatementError: the condition has more than comparisons of columns with constants, so only Spark can
-            decide it.
+        InvalidParametersError: the parameters do not fit the markers of the condition.
+        UnsupportedStatementError: only Spark can decide the condition, because it has more than comparisons of columns
+            with constants.
     """
     whole = _BEFORE + text
     markers = Markers(parameters)

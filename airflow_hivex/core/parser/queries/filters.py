@@ -208,7 +208,7 @@ class FilterReader:
         return Call(called[0], known) if len(known) == len(arguments) else None
 
     def _value(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return a tuple with the value of a constant, or None for any other node. The value itself may be None."""
+        """Return a tuple with the value of a constant, which can be None, or return None for any other node."""
         literal = self._literal(node.unnest())
         if literal is None:
             return self._computed(node)

@@ -165,7 +165,7 @@ def _is_keyword(token: Token) -> bool:
 
 
 def _readable(description: str) -> str:
-    """Return the parser's message without the names of its classes."""
+    """Return the parser's message without names of Python classes."""
     missing = _MISSING_PART.fullmatch(description)
     if missing is not None:
         return f"{missing.group(1).upper()} is not complete"

@@ -147,7 +147,7 @@ class _Query:
             raise syntax_error(text, operation[0].start, f"{operation[0].text} is not an operator of the pipe syntax")
 
     def _nest(self) -> None:
-        """Turn the query so far into a sub-query."""
+        """Turn the query into a sub-query of an outer query."""
         self._rest = [*self._words("FROM", "("), *self.tokens, *self._words(")")]
         self._list = self._words("*")
         self._is_open = self._is_plain = True

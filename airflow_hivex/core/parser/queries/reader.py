@@ -145,7 +145,7 @@ _INSTEAD: dict[type[exp.Expr], str] = {
 
 
 def at_query(cursor: Cursor) -> bool:
-    """Return whether a query may begin here."""
+    """Return whether the next tokens can begin a query."""
     token = cursor.peek()
     return token is not None and (token.word in _QUERY_WORDS or token.is_symbol("("))
 
@@ -154,7 +154,7 @@ def read_query(cursor: Cursor) -> Query:
     """Return the rest of the statement as a query.
 
     Raises:
-        StatementSyntaxError: the text is not a query, or two tables have the same name in it.
+        StatementSyntaxError: the text is not a query, or two tables of the query have the same name.
         UnsupportedStatementError: the query writes, or reads an object that is not a table of the warehouse.
     """
     text, tokens = cursor.text, cursor.tokens[cursor.index :]

@@ -48,7 +48,7 @@ class QueryReader:
         """Return the query.
 
         Raises:
-            StatementSyntaxError: two tables have one name, or a table or link stands at a wrong place.
+            StatementSyntaxError: two tables have the same name, or a table or link stands at a wrong place.
             UnsupportedStatementError: the query reads an object that is not a table of the warehouse.
         """
         reader = ScopeReader(self._text, self._tokens, self._links, table_statements, self._database)
@@ -189,7 +189,7 @@ class QueryReader:
             waiting = [each for each in waiting if each not in ready] if ready else []
 
     def _push_into(self, derived: Derived) -> None:
-        """Add to a query the conditions of the queries that read it, joined by OR, if each of them has a condition."""
+        """If all readers of a query have conditions on it, add these conditions, joined by OR, to the query."""
         found = [self._conditions_on(source, scope) for source, scope in derived.readers]
         if not found or not all(found):
             return

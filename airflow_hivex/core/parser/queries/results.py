@@ -123,7 +123,7 @@ def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Mark
     The result is also None if Spark reads the fields of a STRUCT as the values of a row.
 
     Raises:
-        StatementSyntaxError: a row has more or fewer values than the first one.
+        StatementSyntaxError: a row has more or fewer values than the first row.
     """
     while isinstance(tree, exp.Subquery) and _is_enclosed(tokens) and not _others(tree, "this"):
         tree, tokens = tree.this, tokens[1:-1]
@@ -150,7 +150,7 @@ def _check_lengths(text: str, rows: Sequence[tuple[Token, int]]) -> None:
     """Ensure that rows, each given by its first token and length, have the same number of values.
 
     Raises:
-        StatementSyntaxError: a row has more or fewer values than the first one.
+        StatementSyntaxError: a row has more or fewer values than the first row.
     """
     _, length = rows[0]
     for number, (token, values) in enumerate(rows, 1):
@@ -193,7 +193,7 @@ def _values(row: Sequence[Token]) -> list[Sequence[Token]]:
 
 
 def _is_enclosed(tokens: Sequence[Token]) -> bool:
-    """Return whether the first token is a parenthesis that the last one closes."""
+    """Return whether the first token is a parenthesis that the last token closes."""
     if len(tokens) < 2 or not tokens[0].is_symbol("(") or not tokens[-1].is_symbol(")"):
         return False
     depth = 0

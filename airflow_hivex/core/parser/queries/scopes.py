@@ -75,7 +75,7 @@ class Source:
     is true if the source's columns can be named outside of its join. ``filterable`` is true if a condition can be
     applied while the table is read: the columns are not renamed, and no sample is taken. ``output`` is the output of a
     source that is not a table. ``inner`` are the sources that an alias for a join hides. ``derived`` is the query of
-    the source, if conditions may restrict it.
+    the source, if conditions can be added to this query.
     """
 
     alias: str
@@ -306,8 +306,8 @@ class ScopeReader:
         The number is the number of qualifiers that name the source; the other qualifiers name the field of a struct. A
         table has the names ``database.table`` and ``table``. A link has the names ``database.table@namespace`` and
         ``table@namespace``, and ``table`` if no other table of the same FROM has this name. Spark tries two qualifiers
-        before one, and a sub-query's own tables before the tables around it. If a name can mean a link or a table
-        around the link's sub-query, both are returned.
+        before one qualifier, and a sub-query's own tables before the tables around it. If a name can mean a link or a
+        table around the link's sub-query, both are returned.
         """
         names = [self._name(part) for part in qualifiers[:2]]
         while scope is not None:

@@ -54,7 +54,9 @@ def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token],
 
 
 def with_versions(query: Query, found: dict[int, VersionAsOf], end: int) -> Query:
-    """Return the query with the versions ``found`` in its references. ``end`` is the end of its text, clauses included.
+    """Return the query with the versions ``found`` in its references.
+
+    ``end`` is the end of the query's text, including the clauses.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.
@@ -76,7 +78,7 @@ def _not_behind_table(text: str, token: Token) -> Exception:
 
 
 def at_version(cursor: Cursor) -> bool:
-    """Return whether VERSION AS OF or TIMESTAMP AS OF comes next, and not a column of this name with the alias OF."""
+    """Return whether VERSION AS OF or TIMESTAMP AS OF comes next, and not a column of such a name with the alias OF."""
     ahead = 1 if cursor.at("FOR") else 0
     words = [token.word for place in range(3) if (token := cursor.peek(ahead + place)) is not None]
     if len(words) < 3 or words[0] not in (*BY_WRITE_ID, *BY_TIME) or words[1:] != ["AS", "OF"]:
@@ -227,7 +229,9 @@ def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], 
 
 
 def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Query:
-    """Return the query with the changes ``found`` in its references. ``end`` is the end of its text, clauses included.
+    """Return the query with the changes ``found`` in its references.
+
+    ``end`` is the end of the query's text, including the clauses.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.

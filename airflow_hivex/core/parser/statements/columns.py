@@ -16,8 +16,8 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 class AddColumns(Statement):
     """An addition of columns to a table.
 
-    ``places`` is a dict from the name of a new column to the name of the column before it; an empty text means the
-    first place. A new column that is not in ``places`` follows the existing columns.
+    ``places`` is a dict from the name of a new column to the name of the column before the new column, or to an empty
+    text for the first place. A new column that is not in ``places`` follows the existing columns.
     """
 
     KIND = "ALTER TABLE ADD COLUMNS"

@@ -36,7 +36,7 @@ class CreateLink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropLink(Statement):
-    """A drop of a link. The statement fails when it runs if the name is that of a table or view."""
+    """A drop of a link. For the name of a table or view the statement fails when it runs."""
 
     KIND = "DROP LINK"
     SYNTAX = (f"DROP {_LINK} [IF EXISTS] [TO] <link table>",)

@@ -16,7 +16,7 @@ _REPAIR = "TABLE <table> [<mode: ADD | DROP | SYNC>] [PARTITIONS]"
 
 @dataclass(frozen=True, slots=True)
 class RepairPartitions(Statement):
-    """A repair of the partitions in the metastore, which compares them with the folders of the table.
+    """A repair of a table's partitions in the metastore, by a comparison with the folders of the table.
 
     With ``adds`` a folder without a partition in the metastore becomes a partition. With ``drops`` a partition without
     a folder is dropped. Without ``is_repair`` the statement only shows the differences, as in Hive.

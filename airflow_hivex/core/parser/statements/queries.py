@@ -20,8 +20,8 @@ class TableReference:
     ``alias`` is the name that qualifies columns of the table. ``has_alias`` is false if the query gives no alias. Then
     the alias is added when the table's name is replaced. It is added at ``alias_position``, or after the name if
     ``alias_position`` is None. For example, ``AS x`` follows TABLESAMPLE in ``t TABLESAMPLE (1 PERCENT) AS x``.
-    ``filters`` are conditions that every row taken from the table must satisfy; their columns can belong to the table.
-    ``row_id`` is the name of an additional column with the row ids, or None if the query does not read row ids.
+    ``filters`` are conditions that every row taken from the table must satisfy, and whose columns can belong to the
+    table. ``row_id`` is the name of an additional column with the row ids, or None if the query does not read row ids.
     ``version`` is an earlier version to read. ``changes`` are the commits whose changes are read in place of the rows.
     """
 

@@ -99,12 +99,12 @@ class DefaultValue:
 class Insert(QueryStatement):
     """An INSERT into one table. With ``overwrite`` the new rows replace the table or the written partitions.
 
-    ``partition`` has the keys of the PARTITION clause in order; ``static`` has the values of the static keys (None for
-    NULL). ``columns`` is the column list, or None. ``rows`` has the values of a VALUES list if all values are
-    constants; then the statement can run without Spark. ``query`` is always set. ``defaults`` are the places of DEFAULT
-    in the query. With ``by_name`` a column of the query is written to the table's column of the same name. With
-    ``evolves`` the query's columns that the table does not have are added to the table: with ``by_name`` the columns
-    whose names the table does not have, otherwise the query's last columns.
+    ``partition`` has the keys of the PARTITION clause in order. ``static`` is a dict from each key that has a value in
+    this clause to the value (None for NULL). ``columns`` is the column list, or None. ``rows`` has the values of a
+    VALUES list if all values are constants; then the statement can run without Spark. ``query`` is always set.
+    ``defaults`` are the places of DEFAULT in the query. With ``by_name`` a column of the query is written to the
+    table's column of the same name. With ``evolves`` the query's columns that the table does not have are added to the
+    table: with ``by_name`` the columns whose names the table does not have, otherwise the query's last columns.
     """
 
     KIND = "INSERT"

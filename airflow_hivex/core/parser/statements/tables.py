@@ -152,7 +152,7 @@ class CreateTableLike(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the new table, and the table whose columns it gets."""
+        """Return the new table, and the table that gives the columns."""
         return (*self.new.uses, *table_uses(self.source, Role.DESCRIBE))
 
 
