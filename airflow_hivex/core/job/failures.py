@@ -35,6 +35,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.?(?:\s|\Z)")
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
+_MAKE_ROOM = "Make room there, or on the disk of Spark's temporary files (spark.local.dir), and run the statement again"
 _NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
 _LOST = re.compile(r"\bExecutorLostFailure\b")
 _HOST_OF_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (?!driver\b)\S+?\)")
@@ -71,7 +72,8 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
     tables = ", ".join(dict.fromkeys(write.table for write in plan.writes))
     message = f"{found.facts[1].rstrip('.')}. Nothing was written to {tables}"
     if _NO_ROOM.search(message):
-        return StorageError(", ".join(dict.fromkeys(write.path for write in plan.writes)), message)
+        places = ", ".join(dict.fromkeys(write.path for write in plan.writes))
+        return StorageError(places, f"{message}. {_MAKE_ROOM}")
     return type(found)("", f"{message}.")
 
 
