@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+from tests.hosts.networks import Host
+
 _PROGRAM = Path(sys.prefix) / "object-store" / "bin" / "moto_server"
 _START_LIMIT_S = 60
 _KEY, _SECRET = "a-key", "a-secret-of-the-store"
@@ -44,17 +46,18 @@ class ObjectStore:
         self._process.wait()
 
 
-def start_object_store(log: Path) -> ObjectStore:
-    """Start a server on a free port, whose output goes to ``log``."""
+def start_object_store(log: Path, host: Host | None = None) -> ObjectStore:
+    """Start a server on a free port, on this machine or on a host; its output goes to ``log``."""
+    command, address = ((), "127.0.0.1") if host is None else (host.command, host.address)
     if not _PROGRAM.exists():
         raise FileNotFoundError(f"{_PROGRAM} is not there; `make test` installs it")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(_PROGRAM), "-H", "127.0.0.1", "-p", str(port)], stdout=output, stderr=subprocess.STDOUT
+            [*command, str(_PROGRAM), "-H", address, "-p", str(port)], stdout=output, stderr=subprocess.STDOUT
         )
-    store = ObjectStore(process, f"http://127.0.0.1:{port}")
+    store = ObjectStore(process, f"http://{address}:{port}")
     limit = time.monotonic() + _START_LIMIT_S
     while process.poll() is None and time.monotonic() < limit:
         try:

@@ -17,6 +17,8 @@ import psutil
 
 CHECKOUT = Path(__file__).parents[2]
 _PROGRAMS = ("ip", "nsenter", "unshare")
+_NOBODY = "02:00:00:00:00:01"
+"""The hardware address of no host."""
 _NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
 
 
@@ -104,6 +106,19 @@ class Network:
         ):
             _run(*host.command, *each)
         return host
+
+    def cut(self, one: str, other: str) -> None:
+        """Let nothing pass between two hosts. Neither gets an error, and connections stay open."""
+        self._neighbours(one, other, "replace", "lladdr", _NOBODY, "nud", "permanent")
+
+    def heal(self, one: str, other: str) -> None:
+        """Let all pass again between two hosts whose link was cut."""
+        self._neighbours(one, other, "del")
+
+    def _neighbours(self, one: str, other: str, action: str, *options: str) -> None:
+        for host, neighbour in ((one, other), (other, one)):
+            command, address = self.hosts[host].command, self.hosts[neighbour].address
+            _run(*command, "ip", "neigh", action, address, *options, "dev", "eth0")
 
     def vanish(self, name: str) -> None:
         """Let a host vanish: its link is cut first, so that no connection is closed, and then its processes die."""
