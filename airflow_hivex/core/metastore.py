@@ -283,12 +283,13 @@ class Metastore:
             txn_id: an open transaction of any process, which all statements of the session join. The statements share
                 the snapshot of the transaction, and see its writes. The session does not end the transaction.
             writer: a name for the session's writes in the transaction ``txn_id``. If a previous session has used the
-                name in this transaction, its writes are discarded, so that a task can be repeated.
+                name in this transaction, the writes of the previous session are discarded, so that a task can be
+                repeated.
             progress: called by another thread, each second, with the progress of a job that takes longer than three
                 seconds. By default the progress goes to the log every few seconds.
             max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``; see
                 ``hivex.replica.max.lag``.
-            max_lag_commits: the number of commits by which copies may lag.
+            max_lag_commits: the largest number of commits by which copies are allowed to lag.
             server_jobs_only: whether to refuse a statement that would run its job in this process
                 (``InProcessJobError``).
 
@@ -425,10 +426,10 @@ class Metastore:
         """Import the tables and views of a namespace of another metastore; return the result for each object.
 
         The rows are read in one snapshot of the source. Files are copied and verified, and all objects become visible
-        at once. An import that is killed leaves no table. If it is repeated, the files that it has copied are used.
+        at once. An import that is killed leaves no table. A repeated import uses the copied files.
 
         Args:
-            source: the metastore to import from. This process must be able to reach its clusters.
+            source: the metastore to import from. This process must be able to reach the clusters of ``source``.
             namespace: the name of the namespace in the source.
             tables: a pattern of tables and views, in which ``*`` stands for any characters and ``|`` for or.
             into: the name of the namespace in this metastore, by default ``namespace``.

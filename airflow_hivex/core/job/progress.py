@@ -138,7 +138,7 @@ def count_reports(spark: Any) -> None:
 
 
 def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-    """Store the numbers in a report of the server for the job of the current thread.
+    """Store the numbers of a server's report as the progress of the current thread's job.
 
     Spark calls this function in the thread of the job. An error here would end the job, so the function raises none.
     """

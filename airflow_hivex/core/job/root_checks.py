@@ -45,7 +45,7 @@ _session: ContextVar[SparkSession | None] = ContextVar("hivex_root_session", def
 
 
 class _Executors:
-    """For each root, the addresses of the executors that see the root, and the time of the last query about it."""
+    """For each root, the addresses of the executors that see the root, and the time of the last check."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], frozenset[str]] = {}
@@ -85,7 +85,7 @@ def cluster_of_job() -> str:
 
 
 def is_elsewhere(spark: SparkSession) -> bool:
-    """Return whether tasks run in processes other than the driver, which may see other files."""
+    """Return whether tasks run in other processes than the driver. Such processes possibly see other files."""
     return not _is_local(spark)
 
 
@@ -197,8 +197,7 @@ def _host() -> Expression:
 def _ask_executors(spark: SparkSession) -> None:
     """Check that the executors which were not checked yet see the roots of the job.
 
-    A Spark Connect server does not list its executors. There the check is repeated if the last one was some seconds
-    ago.
+    A Spark Connect server does not list its executors, so all of them are checked again after some seconds.
 
     Raises:
         RootUnseenError: an executor does not see a root.

@@ -110,7 +110,7 @@ def matched_rows(
 class _Changing:
     """The events of one UPDATE, DELETE or MERGE: delete events, and new rows.
 
-    ``kept`` stores rows in Spark, which must stay there until the events are written.
+    ``kept`` has the rows that Spark must store until the events are written.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class _Changing:
     def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
         """Return the rows, with each value converted to the type of its column.
 
-        Only constant texts of the rule can be converted to other types than text.
+        A text is converted to another type only if it is a constant of the rule.
         """
         write = self._write
         names = rule.columns or [column.name for column in columns]
@@ -281,8 +281,8 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 def broadcast_unless_large(source: DataFrame) -> DataFrame:
     """Return the stored source of a MERGE, marked for a broadcast join unless it is large.
 
-    A broadcast join needs no shuffle of the target. The limit is higher than Spark's own limit, because Spark estimates
-    the size of the source, and here its rows are counted.
+    A broadcast join needs no shuffle of the target. The limit is higher than Spark's own limit, because Spark only
+    estimates the size of the source, but the stored rows were counted.
     """
     # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
     width = "length(CAST(struct(*) AS STRING))"

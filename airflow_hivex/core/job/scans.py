@@ -34,9 +34,10 @@ _NO_GLOBBING = "__globPaths__"
 
 
 class Deleted:
-    """The deleted rows of a scan: in ``in_partitions`` those whose row ids are unique only within a partition.
+    """The deleted rows of a scan.
 
-    ``rows`` has the deleted rows whose row ids are unique within the table.
+    ``in_partitions`` has the deleted rows whose row ids are unique only within a partition. ``rows`` has all other
+    deleted rows.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -50,7 +51,7 @@ class Deleted:
         return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
 
     def touches(self, part: ScanPart) -> bool:
-        """Return whether rows of a part can be deleted: there are delete deltas in the folder with its directories."""
+        """Return whether a part can have deleted rows, because its folder has delete deltas."""
         return any(path.rpartition("/")[0] in self._places for path in part.paths)
 
     def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:

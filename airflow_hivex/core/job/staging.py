@@ -199,7 +199,7 @@ class Staging:
     def _read_back(self) -> dict[str, int]:
         """Read the files, and return a dict from path to number of rows.
 
-        This is necessary for formats whose files have no number of rows, and that cannot store all values exactly.
+        This is necessary for formats that do not record the number of rows, and do not store all values exactly.
 
         Raises:
             InvalidOperationError: the values in the files differ from the values that were written.

@@ -56,7 +56,7 @@ SMALL_STRIPE = 20_000
 PIECE_BYTES = 16 << 20
 """The largest total size, in bytes, of the stripes that are rewritten together into one file."""
 FEW_ROWS = 100_000
-"""The largest number of rows to rewrite in this process. Spark's tasks rewrite more rows than that."""
+"""The largest number of rows to rewrite in this process. If there are more rows, Spark's tasks rewrite them."""
 MOST_TASKS = 4000
 
 _READERS = 16
@@ -72,8 +72,8 @@ class _UnfitError(Exception):
 def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging, made: NewDirectories) -> bool:
     """Merge the files of a scan by stripes into a new base or delta; return whether this was possible.
 
-    The files of the scan must have the row layout that ``write`` demands. If the merge was not possible, it has added
-    files only to the staging directory.
+    The files of the scan must have the row layout that ``write`` demands. If the result is False, files were added only
+    to the staging directory.
     """
     try:
         if not scan.parts:
@@ -106,7 +106,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stripe:
-    """A stripe of an ORC file. ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of its deleted rows.
+    """A stripe of an ORC file. ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of deleted rows.
 
     ``is_touched`` is true if at least one row is excluded. ``is_gone`` is true if all rows are excluded.
     """

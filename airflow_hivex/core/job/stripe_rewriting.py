@@ -48,7 +48,7 @@ class Form:
 class Piece:
     """The stripes that become one file: pairs (URI of a file, number of the stripe) in the order of the rows' keys.
 
-    ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of its deleted rows, in ascending order.
+    ``deleted`` is a dict from :data:`~.row_keys.Writer` to the ids of deleted rows, in ascending order.
     """
 
     stripes: Sequence[tuple[str, int]]
@@ -70,9 +70,9 @@ class Rewritten:
 def rewrite(piece: Piece, form: Form, directory: str) -> Rewritten:
     """Write the remaining rows of a piece to a new file in a directory.
 
-    The columns of the new file have the same positions as in the old file, but different names. If the old file stores
-    the table's columns in a struct, the new file has a placeholder column in its place, followed by the fields of the
-    struct as columns.
+    The columns of the new file have the same positions as in the files of the piece, but different names. If these
+    files store the table's columns in a struct, the new file has a placeholder column in the place of the struct, and
+    then the fields of the struct as columns.
     """
     name = f"{uuid.uuid4().hex}.orc"
     try:

@@ -231,8 +231,8 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
 def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
     """Return the bytes of an ORC file of the layout ``flat``: metadata columns, then the table's columns.
 
-    For the layout ``hive``, a placeholder column lies between them, which must be replaced by the struct of the table's
-    columns.
+    For the layout ``hive``, a placeholder column lies between the two. The caller must replace it by the struct of the
+    table's columns.
     """
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)

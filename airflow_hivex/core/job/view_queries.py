@@ -2,8 +2,8 @@
 
 The parser replaces each table that it finds in a text by a view. If Spark finds a relation that is not one of these
 views, such as a table of the session's own catalog, the query is refused before it runs, because it would read this
-relation without a snapshot and without a lock. Spark Connect does not return the relations of a plan; there only the
-settings of ``configuration`` prevent such a query.
+relation without a snapshot and without a lock. With Spark Connect, which does not return the relations of a plan, only
+the settings of ``configuration`` prevent such a query.
 """
 
 from __future__ import annotations
@@ -199,11 +199,11 @@ def spread(
 ) -> tuple[DataFrame, Write, tuple[int, ...]]:
     """Return the rows of VALUES, the write for these rows, and for each of their columns the position of its target.
 
-    The position counts the columns that the INSERT gives. A column of VALUES whose values have several types becomes
-    several columns with the same target, one for each type. Otherwise Spark would convert all values of the column to
-    one type: a bigint would lose digits next to a double, the text of an integer would get a point next to a decimal,
-    and a date would become a time. Source: docs/reference/statements.md, "Texts in columns of other types";
-    ResolveInlineTables of Spark.
+    A position is the index of a column among the columns that the INSERT gives. A column of VALUES whose values have
+    several types becomes several columns with the same target, one for each type. Otherwise Spark would convert all
+    values of the column to one type: a bigint would lose digits next to a double, the text of an integer would get a
+    point next to a decimal, and a date would become a time. Source: docs/reference/statements.md, "Texts in columns of
+    other types"; ResolveInlineTables of Spark.
 
     Raises:
         ColumnCountMismatchError, NoSuchColumnError: as :func:`layout.given_columns`.

@@ -38,7 +38,7 @@ class CleaningOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A directory or file to delete: its cluster, its URI there, and the reason, ``obsolete`` or ``aborted``."""
+    """A directory or file to delete: its cluster, its URI, and the reason, ``obsolete`` or ``aborted``."""
 
     cluster: str
     uri: str
@@ -102,7 +102,7 @@ class View:
 
 
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
-    """Return the directories of a table or partition that no reader reads whose snapshot is as recent as the view.
+    """Return the directories of a table or partition that readers with this view, or a more recent one, do not read.
 
     A directory is obsolete only if the view sees the directories that replace it.
     """

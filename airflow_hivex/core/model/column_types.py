@@ -91,7 +91,7 @@ KINDS = {
     "string collate": Kind(Family.OTHER, in_tables=False, in_files=False, in_hive=False),
     "timestamp with local time zone": Kind(Family.OTHER, in_tables=False, is_instant=True),
 }
-"""Primitive types by their names."""
+"""A dict from the name of a primitive type to its properties."""
 
 BUCKET_TYPES = tuple(name for name, kind in KINDS.items() if name == "date" or kind.family in _OF_BUCKETS)
 """The types of bucket columns.
@@ -222,12 +222,12 @@ def field_names(type: ColumnType) -> Iterator[str]:
 
 
 def is_partition_type(type: ColumnType) -> bool:
-    """Return whether a partition key may have this type."""
+    """Return whether a partition key can have this type."""
     return isinstance(type, Primitive) and type.family in _OF_PARTITIONS
 
 
 def is_bucket_type(type: ColumnType) -> bool:
-    """Return whether a table may be bucketed by a column of this type."""
+    """Return whether a table can be bucketed by a column of this type."""
     return isinstance(type, Primitive) and type.name in BUCKET_TYPES
 
 
@@ -451,7 +451,7 @@ def is_widening(before: ColumnType, after: ColumnType) -> bool:
 def with_fields(before: ColumnType, other: ColumnType) -> ColumnType:
     """Return the type ``before`` with additional fields in its structs: the fields that only ``other`` has.
 
-    Structs at any depth get the fields, each after the fields of ``before``.
+    Structs at any depth are completed. The additional fields come after the fields of ``before``.
     """
     match before, other:
         case Struct(fields), Struct(others):

@@ -46,7 +46,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], table: Mapping[str, str] | None = None) -> Thresholds:
-        """Return the thresholds of the settings; a table's properties override them.
+        """Return the thresholds from the settings. Properties of ``table`` override the settings.
 
         Raises:
             InvalidSettingError: a property is not a valid value of its threshold.

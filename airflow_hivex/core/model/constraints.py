@@ -87,8 +87,8 @@ def _listed(columns: Iterable[str]) -> str:
 class Constraints:
     """The constraints of a table.
 
-    ``defaults`` is a dict from column to Spark SQL. ``not_null`` are columns. ``checks`` is a dict from name to Spark
-    SQL. ``keys`` is a dict from name to key; keys are stored and shown, but not enforced.
+    ``defaults`` is a dict from column to Spark SQL. ``not_null`` has the columns that are NOT NULL. ``checks`` is a
+    dict from name to Spark SQL. ``keys`` is a dict from name to key. Keys are stored and shown, but not enforced.
     """
 
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Constraints:
         return found | {f"{KEYS}{name}": key.property for name, key in self.keys.items()}
 
     def with_others(self, other: Constraints) -> Constraints:
-        """Return these constraints and ``other``. If both have one for a column or name, that of ``other`` is taken."""
+        """Return the constraints of both objects. For an equal column or name, the constraint of ``other`` is taken."""
         return Constraints(
             {**self.defaults, **other.defaults},
             tuple(dict.fromkeys((*self.not_null, *other.not_null))),
@@ -147,7 +147,7 @@ class Constraints:
         return replace(self, keys=keys)
 
     def renamed(self, column: str, name: str) -> Constraints:
-        """Return the constraints, and their keys, after the column ``column`` is renamed to ``name``.
+        """Return the constraints after the column ``column`` is renamed to ``name``.
 
         The caller must refuse a column that a CHECK uses.
         """

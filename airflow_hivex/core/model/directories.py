@@ -117,7 +117,7 @@ def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
 def delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """Return the name of a delta directory. A statement passes ``statement_id``; a compaction, ``visibility_txn_id``.
+    """Return the name of a delta directory. Statements pass ``statement_id``; compactions pass ``visibility_txn_id``.
 
     Raises:
         InvalidObjectError: the write ids are in the wrong order, or the statement id is above :data:`MAX_STATEMENT_ID`.
@@ -153,7 +153,7 @@ def _visibility_suffix(txn_id: int) -> str:
 def parse_directory(name: str) -> AcidDirectory | None:
     """Return the ACID directory with the name, or None for any other name.
 
-    Numbers may be padded with zeros to any width, or not at all.
+    Numbers can be padded with zeros to any width, or not at all.
     """
     found = _DELTA.fullmatch(name)
     if found:

@@ -1,8 +1,8 @@
 """Spark's functions that this package computes itself, to prune partitions by functions of partition keys.
 
-Each function returns exactly Spark's value, with ANSI mode on or off, or raises UndecidedError ("is undecided"). The
-latter happens for ambiguous texts, values out of range, and arguments for which Spark can raise an error. Source:
-Spark's reference of built-in functions; an acceptance test compares all functions with Spark.
+Each function returns exactly Spark's value, with ANSI mode on or off. Ambiguous texts, values out of range, and
+arguments for which Spark can raise an error are "undecided": the function raises UndecidedError. Source: Spark's
+reference of built-in functions; an acceptance test compares all functions with Spark.
 """
 
 from __future__ import annotations
@@ -444,7 +444,8 @@ _NUMBERS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": 
 FUNCTIONS = {**_OF_TEXTS, **_OF_DATES, **_OF_NUMBERS}
 """A dict from name to the least number of arguments, the greatest number, and the function itself.
 
-The functions are called without NULLs. If an argument is NULL, the result is NULL, except for ``_OF_NULLS``.
+The functions are called without NULLs. If an argument is NULL, the result is NULL, except for the functions of
+``_OF_NULLS``.
 """
 
 _TEXTS = {**_TEXTS_OF_TEXTS, **_TEXTS_OF_DATES}

@@ -12,7 +12,7 @@ TEXT_CONF: Mapping[str, str] = {
     # orc.`/some/path` reads no file.
     "spark.sql.runSQLOnFiles": "false",
 }
-"""The settings for the meaning of statement texts whose values differ from Spark's defaults."""
+"""The settings that decide the meaning of statement texts, and differ from Spark's defaults."""
 
 TEXT_DEFAULTS = frozenset(
     {
@@ -33,7 +33,7 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
     }
 )
-"""The settings for the meaning of statement texts that have Spark's default on every cluster."""
+"""The settings that decide the meaning of statement texts, and have Spark's default on every cluster."""
 
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"

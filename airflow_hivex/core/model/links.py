@@ -24,7 +24,7 @@ _MOST_DAYS = 1_000_000
 
 
 class LinkType(enum.Enum):
-    """Hive's table types of links. Only a dynamic link shows partitions that its source gets after it is made."""
+    """Hive's table types of links. Only a dynamic link shows partitions that are added after its creation."""
 
     DYNAMIC = "LINK_TABLE"
     STATIC = "STATIC_LINK_TABLE"
@@ -100,7 +100,7 @@ class Link:
         return not self.is_static and partition_id > self.after_partition_id and partition_id not in self.hidden
 
     def restriction(self, keys: Sequence[Column]) -> Predicate | None:
-        """Return a predicate that holds for all partitions that a static link shows, so that a query reads fewer.
+        """Return a predicate that holds for all partitions that a static link shows, to prune other partitions.
 
         The result is None if the link is dynamic, or shows too many partitions for a useful predicate.
         """

@@ -154,7 +154,7 @@ def _normalise_partition(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """A stored lock: the ids of its request and of the lock in it, its owner, and the lock that it waits for."""
+    """A stored lock: the id of its request, its number in the request, its owner, and the lock that it waits for."""
 
     lock_id: int
     internal_id: int
@@ -556,9 +556,9 @@ class StatementLocks:
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def merge_schema(self, table: Table) -> list[LockComponent]:
-        """Return the lock of an INSERT that adds columns. It keeps all other statements from changing the columns.
+        """Return the lock of an INSERT that adds columns. The lock keeps other statements from changing the columns.
 
-        Readers do not wait for it.
+        Readers do not wait for the lock.
         """
         return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
 

@@ -33,7 +33,7 @@ CLUSTER = "hivex.cluster"
 TEMPORARY_DATABASE = "hivex_temporary"
 """The database that stores the temporary tables of all sessions, under unique names."""
 TEMPORARY_NAMESPACE = "hivex.temporary.namespace"
-"""The property that stores the namespace in which a temporary table was created. The table's folders belong to it."""
+"""The property with the namespace in which a temporary table was created, and to which its folders belong."""
 TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 """Hive 4's parameter of an external table that its creator declared as managed."""
 MOVING_FOLDER = "hivex.folder.moving"
@@ -381,7 +381,7 @@ class Table:
         return file_options(self.storage.format, self.parameters, self.read_options)
 
     def with_location(self, location: str) -> Self:
-        """Return the table with the location ``location``, for a client that reads it there."""
+        """Return the table, with ``location`` as its location."""
         return replace(self, location=location)
 
 
@@ -493,7 +493,7 @@ def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
 
 
 def freeze(owner: Any, *names: str) -> None:
-    """Make the mappings in the named fields of a dataclass unchangeable, and its lists tuples, in ``__post_init__``."""
+    """Replace mappings and lists in the named fields of a dataclass by unchangeable copies, in ``__post_init__``."""
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, list):

@@ -24,7 +24,7 @@ LONG_FOLDER = (
 """The reason why a partition is refused if the name of its folder is too long."""
 
 MAX_NAME_BYTES = 2000
-"""The largest number of bytes in a partition name. Together with the table's name it must fit into an index.
+"""The largest number of bytes in a partition name, which must fit into an index together with the table's name.
 
 An entry of an index of PostgreSQL has at most 2,704 bytes.
 """

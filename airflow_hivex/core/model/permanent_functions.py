@@ -85,7 +85,7 @@ def _check_text(what: str, text: str, most: int) -> None:
 _CLASS = "sqlFunction."
 _DATABASE = "catalogAndNamespace.part.1"
 _NUMBER = 3
-"""The number of digits in the number that begins each resource with a part of the JSON text."""
+"""The number of digits of the number at the beginning of each resource. A resource has a part of the JSON text."""
 _PART = 3900
 
 

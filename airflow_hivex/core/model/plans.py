@@ -42,12 +42,12 @@ class OriginalFiles:
 class ScanPart:
     """Directories that are read together. All files have the row ``layout``; None means a table without transactions.
 
-    If ``values`` is None, the partition values are the names of the directories in ``paths`` below ``base_path``.
-    Otherwise all directories belong to the partition with ``values``, whose location does not show its values (ADD
-    PARTITION ... LOCATION). ``files`` is the number of files that the directories must have, or None if the number is
-    not known. If ``growing`` is true, it is the least number, because a delta of a streaming batch can get more files
-    at any time. The layout ``original`` means files without metadata columns whose rows need row ids. These files are
-    in ``originals``.
+    If ``values`` is None, the names of directories in ``paths``, below ``base_path``, contain the partition values.
+    Otherwise all directories belong to the partition with the values ``values``, whose location does not contain them
+    (ADD PARTITION ... LOCATION). ``files`` is the number of files that the directories must have, or None if the number
+    is not known. If ``growing`` is true, ``files`` is the least number, because a delta of a streaming batch can get
+    more files at any time. The layout ``original`` means files without metadata columns whose rows need row ids. These
+    files are in ``originals``.
     """
 
     paths: tuple[str, ...]
@@ -332,8 +332,8 @@ class PlannedRoot:
     """The root of a cluster's file system, which all processes of a job must see.
 
     ``path`` is the path of a local folder, or of a folder that each host mounts. ``marker`` is the path of the marker
-    file, whose content is ``root_id``. All three are empty if the URI identifies the file system, or the root has no
-    marker yet.
+    file, whose content is ``root_id``. ``path`` and ``marker`` are empty if the URI alone identifies the file system,
+    or if the root has no marker yet.
     """
 
     cluster: str
@@ -392,7 +392,7 @@ class Plan:
 
     @property
     def session_key(self) -> tuple[tuple[str, str], ...]:
-        """Return the configuration and the prelude of the job. Jobs with equal keys can share a Spark session."""
+        """Return the configuration and the prelude of the job. Jobs with an equal result can share a Spark session."""
         prelude = tuple((PRELUDE, each) for each in self.prelude)
         return (*sorted(self.spark_conf.items()), *prelude)
 

@@ -279,9 +279,9 @@ class PaddedText(str):
 
 
 def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Return both values, converted as Spark converts them before it compares them, or None if this is not certain.
+    """Return both values as Spark converts them for a comparison, or None if the conversion is not certain.
 
-    It is not certain for floating-point values: the type decides on rounding, and NaN equals NaN in Spark.
+    The conversion is not certain for floating-point values: the type decides on rounding, and NaN equals NaN in Spark.
     """
     kinds = type(left), type(right)
     if kinds == (str, str) or kinds == (date, date) or kinds == (bool, bool):
@@ -301,7 +301,7 @@ def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[objec
 def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
     """Return the text, cast to the type of ``other``, and ``other``.
 
-    The result is None if the text is not certain to be cast to this type with all settings of Spark.
+    The result is None if it is not certain that Spark casts the text to this type.
     """
     if type(other) is int and numbers.fullmatch(text):
         return int(text), other
@@ -418,7 +418,7 @@ def wildcard_expression(parts: Sequence[str | None]) -> str:
     """Return the regular expression of a pattern for ``fullmatch``.
 
     ``parts`` are expressions for a fixed number of characters, or None for any number of any characters. The matching
-    does not backtrack, so it is fast for any number of None.
+    does not backtrack.
     """
     segments: list[list[str]] = [[]]
     for part in parts:

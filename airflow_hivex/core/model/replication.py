@@ -245,7 +245,7 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """The progress of a running move. ``round`` is 1 for the first copy, and higher for copies of added writes.
+    """The progress of a running move. Round 1 copies all files, and each further ``round`` copies writes since then.
 
     ``bytes_done`` and ``size_bytes`` are those of the table that is being copied. ``bytes_copied`` is the number of
     bytes of the tables that were copied before this table.

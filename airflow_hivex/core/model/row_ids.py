@@ -43,7 +43,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RowIdUse:
-    """A place, from ``start`` to ``end`` in a query, where the name ROW__ID stands, which can mean the virtual column.
+    """A place, from ``start`` to ``end`` in a query, where the name ROW__ID can mean the virtual column.
 
     ``scopes`` are the scopes in which the name is looked up, the innermost one first. ``alias`` is the name of the
     column in the result, if the query has no alias for it.

@@ -24,7 +24,8 @@ class TemporaryView:
 class TemporaryTable:
     """A table of one session: its stored database and name, and the namespace in which it was created.
 
-    ``was_closed`` is true if the namespace was closed when the table was created. Then its rows are of the namespace.
+    ``was_closed`` is true if the namespace was closed when the table was created. In this case, no row of the table can
+    be from another namespace.
     """
 
     stored: QualifiedName

@@ -34,8 +34,8 @@ class Snapshot:
     """The state of some tables at one moment, as one reader sees them.
 
     ``write_ids`` is a dict from table id to the write id list of the reader. ``committed`` is a dict from table id to
-    the write id list of the committed writes. They differ if the reader's transaction sees its own writes, or if it
-    does not see writes that were committed after its start.
+    the write id list of the committed writes. The lists differ if the reader's transaction sees its own writes, or if
+    it does not see writes that were committed after its start.
     """
 
     valid_txns: ValidTxnList
@@ -64,7 +64,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The snapshot of a replication, and its time by the clock of the database. ``id`` is None until it is stored."""
+    """The snapshot of a replication, and its time by the clock of the database. A stored snapshot has an ``id``."""
 
     taken_ms: int
     valid_txns: ValidTxnList
@@ -104,7 +104,7 @@ def lag_text(lag_ms: int, commits: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """The snapshot of the lagging copies that a query has read, if they are not current.
+    """The old snapshot that a query has read, because the copies on its cluster lag.
 
     ``time`` is the time of the snapshot. ``commits`` is the number of commits to the read tables that the snapshot does
     not see, and ``lag_ms`` is the age of the oldest of these commits. ``write_ids`` is a dict from the full name of

@@ -16,7 +16,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 
 class StatisticsKind(enum.Enum):
-    """The kinds of column statistics. Each kind has other numbers, and is for some types of columns."""
+    """The kinds of column statistics. Each kind has its own numbers, and is for columns of certain types."""
 
     BOOLEAN = "boolean"
     ORDERED = "ordered"
@@ -42,7 +42,7 @@ def statistics_kind(type: ColumnType) -> StatisticsKind | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of one column. A number is None if the column's type has no such number, or for no values.
+    """The statistics of one column. A number is None if the column's type lacks it, or if the column has no value.
 
     ``low`` and ``high`` are the lowest and the highest value, as texts of Spark. ``valid_write_ids`` is the text of the
     write id list for which the numbers were computed, or None for a table without transactions.

@@ -35,7 +35,7 @@ _CLAUSES = {
     TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
     MOVING_FOLDER: "a rename that moves a folder",
 }
-"""A dict from reserved name, such as one of Spark, to the clause or property with the same meaning."""
+"""A dict from reserved name to the clause or property with the same meaning. Most of the names are Spark's."""
 
 _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_VERSION})
 

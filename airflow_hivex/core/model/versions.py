@@ -103,8 +103,8 @@ class TableVersion:
 
     ``later`` are the write ids that were committed after this version. ``columns`` are the columns of the version, or
     None for the current columns. ``columns_txn_id`` is the first transaction that has changed the columns after this
-    version. The version has all commits of the transactions up to ``settled_txn_id``, or of all transactions if it is
-    None.
+    version. The version has all commits of the transactions up to ``settled_txn_id``, or of all transactions if
+    ``settled_txn_id`` is None.
     """
 
     write_id: int
@@ -120,7 +120,7 @@ class TableVersion:
 
 
 def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdList:
-    """Return the write id list, in which the write ids ``later`` are open."""
+    """Return the write id list with the write ids ``later`` as open ids."""
     open_ids = {*write_ids.open_ids, *later}
     high_watermark = write_ids.high_watermark
     while high_watermark in open_ids:
@@ -137,8 +137,8 @@ def is_beyond(directory: AcidDirectory, later: Sequence[int], columns_txn_id: in
     """Return whether a reader of an old version must ignore a directory, and read the directories that it has replaced.
 
     The result is True for a base or a compacted directory with a write id in the sorted ``later``, and for a directory
-    that was compacted after the transaction ``columns_txn_id``, because it has other columns. The result is False for
-    deltas of statements: the write id list decides whether a reader sees them.
+    that was compacted after the transaction ``columns_txn_id``, because the directory has the changed columns. The
+    result is False for deltas of statements: the write id list decides whether a reader sees such a delta.
     """
     if directory.visibility_txn_id and columns_txn_id is not None and directory.visibility_txn_id > columns_txn_id:
         # The directory has the columns of a later definition.

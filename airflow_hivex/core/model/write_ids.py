@@ -35,7 +35,7 @@ class TableMark(NamedTuple):
 
 
 class RangeResponse(enum.Enum):
-    """The answer to a question about a range of ids: ALL, SOME or NONE of the ids have the property."""
+    """The answer to the question whether the ids of a range are valid, or are aborted: ALL, SOME or NONE of them."""
 
     NONE = "none"
     SOME = "some"
@@ -144,7 +144,7 @@ _Parts = tuple[int, tuple[int, ...], tuple[int, ...], int | None]
 def _read(text: str, fields: list[str], *, ranges: bool) -> _Parts:
     """Return the high watermark, open ids, aborted ids and min open id in a text.
 
-    The text may lack the lists of ids.
+    The text can lack the lists of ids.
     """
     if not 2 <= len(fields) <= 4:
         raise InvalidWriteIdListError(text, "it needs a high watermark, a min open id and at most two lists of ids")
@@ -190,7 +190,7 @@ def _written_with_ranges(ids: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ValidTxnList(_IdList):
-    """The transactions that a snapshot sees: text form ``hwm:minOpen:open:aborted``."""
+    """The transactions that a snapshot sees. The text form is ``hwm:minOpen:open:aborted``."""
 
     @classmethod
     def of(cls, high_watermark: int, open_ids: Iterable[int] = (), aborted_ids: Iterable[int] = ()) -> Self:
@@ -203,7 +203,7 @@ class ValidTxnList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the list that a text form describes. For an empty text or None, it sees everything.
+        """Return the list that a text form describes. For an empty text or None, the list sees all ids.
 
         Raises:
             InvalidWriteIdListError: the text is not a transaction list.
@@ -222,7 +222,7 @@ class ValidTxnList(_IdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidWriteIdList(_IdList):
-    """The write ids of one table that a reader sees: text form ``table:hwm:minOpen:open:aborted``.
+    """The write ids of one table that a reader sees. The text form is ``table:hwm:minOpen:open:aborted``.
 
     ``table`` is the full name, ``database.table``, or None. ``mark`` is the table's id and version in a snapshot, and
     not in the text form.
@@ -248,7 +248,7 @@ class ValidWriteIdList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the list that a text form describes. For an empty text or None, it sees everything.
+        """Return the list that a text form describes. For an empty text or None, the list sees all ids.
 
         A caller that reads a managed table must refuse an empty text and None.
 
@@ -327,7 +327,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidTxnWriteIdList:
-    """The write id lists of a transaction's tables: text form ``txnId$list$list...``.
+    """The write id lists of a transaction's tables. The text form is ``txnId$list$list...``.
 
     ``lists`` is a dict from the full name of a table, in lower case, to its write id list.
     """

@@ -126,9 +126,9 @@ class ServerOperation:
 
 
 class ResumableWrite(Protocol):
-    """The write of a statement whose job continues on a Spark Connect server if this process ends.
+    """The write of a statement whose job runs on a Spark Connect server, and continues if this process ends.
 
-    If this process ends, another process can continue the write, until the files are moved into place.
+    Another process can continue the write until its files are moved into place.
     """
 
     @property
@@ -140,7 +140,7 @@ class ResumableWrite(Protocol):
         """Return the operation that a previous process has begun for this write, or None."""
 
     def note(self, operation: ServerOperation) -> None:
-        """Record the operation that runs for the write. Safe to repeat.
+        """Record the operation that runs for the write. It is safe to repeat the call.
 
         Raises:
             WriteTakenBackError: the write belongs to another process now.

@@ -133,7 +133,7 @@ class Capacities:
     def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
         """Return the share of each table. The arguments are those of :meth:`show`.
 
-        The shares are sorted by namespace and cluster. For each of them, the largest table is first.
+        The shares are sorted by namespace and cluster, and then by size, the largest table first.
         """
         return self._shares(namespace, cluster, lambda each: each.table)
 

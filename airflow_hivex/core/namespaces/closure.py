@@ -97,7 +97,7 @@ class Closure:
 
     @property
     def is_self_contained(self) -> bool:
-        """Return whether the namespace has no dependencies at all, and also no links."""
+        """Return whether the namespace has neither dependencies nor links."""
         return self.is_closed and not self.imports
 
 

@@ -286,7 +286,7 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def expire(self) -> int:
-        """Remove from each link the partitions that are older than the RETENTION of the link; return their number.
+        """Remove partitions that are older than RETENTION from all links; return the number of removed partitions.
 
         The housekeeper calls this method. Each link is changed in a database transaction of its own.
         """

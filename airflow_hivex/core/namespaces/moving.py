@@ -70,7 +70,7 @@ class MoveSurveyor:
         self._closure = ClosureCheck(store, clusters)
 
     def tables(self, namespace: str, cluster: str) -> list[StoredTable]:
-        """Return the tables of a namespace whose primary is not ``cluster``, sorted by name, without views.
+        """Return a namespace's tables, without views, whose primary cluster is not ``cluster``, sorted by name.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -79,7 +79,7 @@ class MoveSurveyor:
             return _tables(connection, namespace, cluster)
 
     def linked(self, namespace: str, cluster: str) -> list[LinkedTable]:
-        """Return the links of a namespace to sources whose primary is not ``cluster``, sorted by link."""
+        """Return a namespace's links to sources whose primary cluster is not ``cluster``, sorted by link."""
         with self._store.read() as connection:
             return list(_linked(connection, namespace, cluster))
 
@@ -225,7 +225,7 @@ def begin_move(
     user: str,
     now_ms: int,
 ) -> NamespaceMove:
-    """Return the running move of a namespace with the given options; begin a move if no move is running.
+    """Set the options of a namespace's running move, or begin a move; return the move.
 
     Raises:
         MoveUnderWayError: the namespace is being moved to a cluster other than ``cluster``.
@@ -399,7 +399,7 @@ def forget_copy(connection: Connection, move_id: int, table_id: int, cluster: st
 
 
 def tables_elsewhere(connection: Connection, namespace: str, cluster: str) -> set[int]:
-    """Return the ids of the tables of a namespace whose primary is not ``cluster``, without views."""
+    """Return the ids of a namespace's tables, without views, whose primary cluster is not ``cluster``."""
     t = tables.c
     query = (
         select(t.id)

@@ -39,7 +39,7 @@ _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 def read_with_frames(
     text: str, names: Collection[str], parameters: Mapping[str, object] | None, database: str
 ) -> Statement:
-    """Return the statement in ``text``, in which ``{name}`` stands for a DataFrame. ``names`` are the DataFrames.
+    """Return the statement in ``text``, in which ``{name}`` stands for the DataFrame with this name.
 
     The returned statement reads the DataFrame ``names[i]`` as the table ``frame_name(i)``. ``{name}`` can stand in
     place of a table name, or before a column as in ``{name}.id``. In a string it is plain text. Positions in the

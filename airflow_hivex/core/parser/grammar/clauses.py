@@ -17,7 +17,7 @@ from airflow_hivex.core.parser.statements import Literal
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The result of reading a SYNTAX line: a dict from field to value, and one to the index of the value's first token.
+    """The result of reading a SYNTAX line: a dict from field to value, and a dict from field to first token's index.
 
     A field that does not occur in the text is not in the dicts.
     """

@@ -153,7 +153,7 @@ def read_rows(cursor: Cursor) -> Source:
 
 
 def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
-    """Return a pair: the constants after VALUES as rows, and with their places. None: not all values are constants."""
+    """Return the constants after VALUES, as rows and as a :class:`ValueList`, or None if a value is not a constant."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     cells: list[tuple[Span, ...]] = []

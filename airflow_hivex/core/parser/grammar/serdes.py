@@ -134,7 +134,7 @@ def read_serde(cursor: Cursor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The file format that a statement names, with its options, or a ``format`` of None.
+    """The file format that a statement names, with its options. ``format`` is None if no format is named.
 
     ``path`` is the location that the statement gives as Spark's option ``path``. ``input_format``, ``output_format``
     and ``serde_library`` are the classes of Hive that the statement names.
@@ -161,7 +161,7 @@ _HIVE_FORM = ("stored_as", "input_format", "delimited", "serde_library")
 
 
 def file_format(parts: Parts) -> FileFormat:
-    """Return the format that the clauses of a statement, in Spark's or in Hive's form, name.
+    """Return the format that the clauses of a statement name. The clauses are in Spark's or in Hive's form.
 
     ROW FORMAT DELIMITED and STORED AS TEXTFILE become the format ``textfile``. Its options are properties of Hive's
     SerDe.

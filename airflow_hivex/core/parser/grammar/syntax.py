@@ -4,15 +4,15 @@ A form describes the text of a statement, and its parts name the fields of the c
 
     SYNTAX = ("DROP LINK [IF EXISTS] [TO] <link table>",)
 
-- A word in upper case is a keyword. Keywords are not reserved: a table may be called ``to``.
-- ``<field kind>`` is a value, which the reader of the kind reads (see ``values``). ``<name>`` is short for ``<name
-  name>``. ``<field: A | B>`` is one of the words A and B.
+- A word in upper case is a keyword. Keywords are not reserved: a table can be called ``to``.
+- ``<field kind>`` is a value, which the reader of the kind reads (see ``values``). ``<name name>`` can be shortened to
+  ``<name>``. ``<field: A | B>`` is one of the words A and B.
 - ``'('`` is a symbol.
 - ``[...]`` is optional. ``{a | b}`` is a choice of one alternative. ``[a & b]`` are clauses in any order, each at most
   once.
 - ``{...}*field`` can be repeated. The field has one :class:`~.clauses.Parts` for each repetition.
-- If an alternative has only keywords, it sets a field to True. For example, ``[IF EXISTS]`` sets ``if_exists``.
-  ``!field`` in an alternative names the field that is set.
+- Keywords that are a whole alternative set the field with their name to True. For example, ``[IF EXISTS]`` sets
+  ``if_exists``. ``!field`` sets the named field instead.
 
 The class makes the statement of the values (``Statement.of``). If the values depend on each other, a function in
 ``makers`` makes the statement.
