@@ -177,8 +177,9 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         :param target_fields: the columns; None for all columns of the table, with the partition columns last
         :param commit_every: the number of rows of each transaction; 0 for one transaction with all rows
         :param replace: not available; use MERGE
-        :param autocommit: whether to commit after each INSERT of at most 10,000 rows :raises HivexError: the rows do
-            not fit the table, or could not be written. The rows of the failed transaction are not visible
+        :param autocommit: whether to commit after each INSERT of at most 10,000 rows
+        :raises HivexError: the rows do not fit the table, or could not be written. The rows of the failed transaction
+            are not visible
         """
         if replace or kwargs:
             wrong = "replace" if replace else ", ".join(sorted(kwargs))

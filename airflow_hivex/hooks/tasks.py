@@ -94,8 +94,9 @@ def failing_for_good(
 
     :param may_pass: a function that returns True for an error after which a retry can succeed. ``describe`` is then not
         called
-    :param describe: a function that returns the error for the task, or None if a retry can succeed :raises
-        AirflowFailException: the same call would fail again :raises HivexError: a retry can succeed
+    :param describe: a function that returns the error for the task, or None if a retry can succeed
+    :raises AirflowFailException: the same call would fail again
+    :raises HivexError: a retry can succeed
     """
     try:
         yield

@@ -198,8 +198,8 @@ class WarehouseHook(BaseHook):
             writes of the previous try, and only one session of a try can join the transaction
         :param max_lag: the largest lag of copies that queries accept, in seconds or as a text such as ``10min``
         :param max_lag_commits: the largest lag of copies that queries accept, in commits
-        :param server_jobs_only: whether to refuse statements whose jobs would run in this process :raises
-            InvalidOperationError: another session of this try has already joined the transaction, and this session
+        :param server_jobs_only: whether to refuse statements whose jobs would run in this process
+        :raises InvalidOperationError: another session of this try has already joined the transaction, and this session
             would discard its writes
         """
         configuration = self.get_configuration()

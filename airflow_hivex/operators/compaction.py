@@ -122,7 +122,8 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         """Request the compaction, and wait for its end if ``wait_for_completion`` is set.
 
         :raises AirflowFailException: the table cannot be compacted, or the compaction has failed, and a retry would
-        fail again :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
+            fail again
+        :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
         :raises HivexError: a retry can succeed
         """
         self._killed = SimpleQueue()

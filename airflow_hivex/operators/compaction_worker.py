@@ -92,9 +92,9 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Run the compactions.
 
-        :raises AirflowFailException: a compaction has failed, or no compaction has the id :raises AirflowException: the
-        task was killed, or another worker still runs the compaction :raises HivexError: a retry can succeed, or the
-        compaction is in the queue again
+        :raises AirflowFailException: a compaction has failed, or no compaction has the id
+        :raises AirflowException: the task was killed, or another worker still runs the compaction
+        :raises HivexError: a retry can succeed, or the compaction is in the queue again
         """
         from airflow_hivex.operators.asset_events import declare_tables
 

@@ -47,8 +47,8 @@ class CopyOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy, and report the progress to the log.
 
-        :raises AirflowFailException: the request is wrong or a file is damaged, and a retry would fail again :raises
-        HivexError: a retry can succeed
+        :raises AirflowFailException: the request is wrong or a file is damaged, and a retry would fail again
+        :raises HivexError: a retry can succeed
         """
         from airflow_hivex.triggers.copying import HivexCopyTrigger, copy
 
@@ -67,7 +67,8 @@ class CopyOperator(NamedInMap, BaseOperator):
     ) -> dict[str, Any]:
         """Return the result of the deferred task.
 
-        :raises AirflowFailException: a retry would fail again :raises AirflowException: a retry can succeed
+        :raises AirflowFailException: a retry would fail again
+        :raises AirflowException: a retry can succeed
         """
         if not event or not event.keys() & {"answer", "error"}:
             raise AirflowException(f"The trigger ended without a result: {event!r}")

@@ -265,8 +265,8 @@ class HivexQueryOperator(BaseOperator):
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Continue after the triggerer has run a statement.
 
-        :raises AirflowFailException: the statement is wrong, and a retry would fail again :raises AirflowException: a
-        retry can succeed
+        :raises AirflowFailException: the statement is wrong, and a retry would fail again
+        :raises AirflowException: a retry can succeed
         """
         if not event or "course" not in event:
             raise AirflowException("The trigger has ended without an answer.")

@@ -145,7 +145,8 @@ class DeferredQuery:
     def go_on(self) -> dict[str, Any]:
         """Run the remaining statements, and return the result of the last statement.
 
-        :raises Deferral: the triggerer must run the next statement :raises HivexError: a statement has failed
+        :raises Deferral: the triggerer must run the next statement
+        :raises HivexError: a statement has failed
         """
         course = self._course
         with self._hook.session(
@@ -170,9 +171,9 @@ class DeferredQuery:
     def resume(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Continue after the event of a trigger, and return the result of the last statement.
 
-        :raises Deferral: the triggerer must run the next statement, or retry the statement of the event :raises
-        AirflowFailException: the statement has failed, and would fail again :raises AirflowException: the statement has
-        failed, and a retry can succeed
+        :raises Deferral: the triggerer must run the next statement, or retry the statement of the event
+        :raises AirflowFailException: the statement has failed, and would fail again
+        :raises AirflowException: the statement has failed, and a retry can succeed
         """
         course = self._course
         assert course.txn_id is not None
@@ -260,9 +261,10 @@ class DeferredQuery:
 
         If the statement cannot run in the triggerer, set ``runs_here``, so that the worker runs it.
 
-        :raises _ConflictError: a conflict with another transaction has aborted this transaction :raises
-        AirflowFailException: the statement has failed, and would fail again :raises AirflowException: the statement has
-        failed, and a retry can succeed :raises HivexError: the transaction cannot be committed
+        :raises _ConflictError: a conflict with another transaction has aborted this transaction
+        :raises AirflowFailException: the statement has failed, and would fail again
+        :raises AirflowException: the statement has failed, and a retry can succeed
+        :raises HivexError: the transaction cannot be committed
         """
         from airflow_hivex.core.errors import TransactionAbortedError, WriteConflictError
 

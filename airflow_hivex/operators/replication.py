@@ -111,16 +111,16 @@ class HivexReplicateOperator(CopyOperator):
 class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     """Change the primary cluster of a table. The previous cluster keeps a copy. A retry is harmless.
 
-    The worker copies the table, so the operator is not deferrable. The operator waits for the readers and writers of
-    the table.
+    The operator waits for the readers and writers of the table. It is not deferrable, because the worker copies the
+    table.
 
     The operator returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
 
     :param table: ``database.table`` (templated)
     :param cluster: the new primary cluster (templated)
-    :param force: True if the previous cluster is lost. If the change would lose writes, the task fails without a retry;
-        the error lists these writes, and a text for ``confirm``
-    :param confirm: the text from the error of ``force``, which confirms the loss of exactly these writes (templated)
+    :param force: True if the previous cluster is lost. If the change would lose writes, the task fails without a retry.
+        The error lists these writes, and a text for ``confirm``
+    :param confirm: the text in the error of ``force``. It confirms the loss of the listed writes (templated)
     :param threads: the number of files that are copied at the same time
     :param bytes_per_second: the maximum speed of copying; None means no limit
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -158,8 +158,8 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Change the primary cluster.
 
-        :raises AirflowFailException: the request is wrong, or writes would be lost, so that a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the request is wrong, or writes would be lost, and a retry would fail again
+        :raises HivexError: a retry can succeed
         """
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.operators.asset_events import declare_tables, send_event

@@ -1,4 +1,4 @@
-"""A transaction over several tasks, whose writes become visible together or not at all."""
+"""A transaction over several tasks. All writes of the tasks become visible together, or no write."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _RULES_THAT_PASS_FAILURES_ON = (
     TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
 )
 SKIPPED = "skipped"
-"""The XCom key under which a skipped commit lists the tasks that were skipped before it."""
+"""The XCom key under which a skipped task ``commit`` lists the skipped tasks of the group."""
 XCOM_SKIPMIXIN_KEY = "skipmixin_key"
-"""The XCom key under which a task of Airflow lists the tasks that it skips.
+"""The XCom key under which a task of Airflow, such as a branch, lists the tasks that it skips.
 
 Source: airflow.providers.standard.utils.skipmixin.
 """
@@ -57,16 +57,17 @@ class HivexTransaction(TaskGroup):
             HivexQueryOperator(task_id="orders", sql="INSERT INTO orders ...", transaction=transaction)
             HivexQueryOperator(task_id="lines", sql="INSERT INTO lines ...", transaction=transaction)
 
-    The group begins with a setup task ``begin``. Its task ``commit`` runs when no task has failed, and commits if all
-    have succeeded. The teardown ``abort`` runs when all tasks have ended. If the transaction is still open, ``abort``
-    aborts it and fails, so that the DAG run fails. If a task chose to be skipped, ``abort`` does not fail. Tasks
-    downstream of the group are downstream of ``commit``. To join the transaction in a ``@task``, pass :attr:`txn_id` to
-    it as an argument, and call ``HivexHook.session(txn_id=...)``.
+    The group begins with the setup task ``begin``. The task ``commit`` commits the transaction if all tasks of the
+    group have succeeded. The teardown ``abort`` runs when all tasks have ended. If the transaction is still open,
+    ``abort`` aborts the transaction and fails, so that the DAG run fails. If a task has raised AirflowSkipException,
+    ``abort`` does not fail. Tasks downstream of the group are downstream of ``commit``. To join the transaction in a
+    ``@task``, pass :attr:`txn_id` to the task as an argument, and call ``HivexHook.session(txn_id=...)``.
 
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
-    :param timeout: the transaction is aborted if none of its statements runs for this time
-    :param task_arguments: further arguments of ``begin``, ``commit`` and ``abort``, such as ``retries`` or ``queue``
+    :param timeout: the time after which the transaction is aborted if no statement of the transaction runs
+    :param task_arguments: arguments of all three tasks ``begin``, ``commit`` and ``abort``, such as ``retries`` or
+        ``queue``
     """
 
     def __init__(
@@ -97,8 +98,8 @@ class HivexTransaction(TaskGroup):
     def txn_id_template(self) -> str:
         """Return a template of the transaction's id, for templated fields of tasks downstream of ``begin``.
 
-        An XComArg would make ``begin`` a direct upstream task. Directly downstream of a setup task, Airflow allows only
-        the trigger rule ``all_success``.
+        In contrast to an XComArg, the template does not make ``begin`` a direct upstream task. A direct downstream task
+        of a setup task must have the trigger rule ``all_success``.
         """
         # Each map index of a mapped group has its own begin.
         is_mapped = next(iter(self.iter_mapped_task_groups()), None) is not None
@@ -112,7 +113,7 @@ class HivexTransaction(TaskGroup):
 
     @property
     def is_building(self) -> bool:
-        """Return whether tasks can be added, which is true only in the ``with`` block."""
+        """Return whether the ``with`` block of the group is open, so that tasks can be added."""
         return self.begin is not None and self.commit is None
 
     def __enter__(self) -> HivexTransaction:
@@ -186,7 +187,7 @@ class HivexTransaction(TaskGroup):
 
 
 def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperator]:
-    """Yield tasks whose success means that all tasks have succeeded. As in Airflow, teardowns are ignored."""
+    """Yield the tasks that must succeed, so that all tasks have succeeded. As in Airflow, teardowns are ignored."""
     work = {task_id: task for task_id, task in tasks.items() if not task.is_teardown}
     for task_id, task in work.items():
         if task.downstream_task_ids.isdisjoint(work):
@@ -202,9 +203,9 @@ def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperato
 class HivexBeginOperator(BaseOperator):
     """Open the transaction of a group, and return its id.
 
-    A retry aborts the transactions of earlier tries, and opens a new one. If only a part of the group was cleared, the
-    task instead returns the transaction of the latest try, provided that this transaction is still open, or has
-    committed and no task of the group is to run again.
+    A retry aborts the transactions of all previous tries, and opens a new transaction. If the user has cleared only
+    some tasks of the group, the task returns the transaction of the last try in two cases: this transaction is still
+    open, or it has committed and no task that writes will run again.
 
     :param timeout: the transaction's time-out
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -225,10 +226,10 @@ class HivexBeginOperator(BaseOperator):
         self.txn_ids: list[int] = []
 
     def execute(self, context: Context) -> int:
-        """Return the id of the open transaction.
+        """Return the id of the transaction.
 
         :raises AirflowFailException: only a part of the group was cleared, and the writes of the other tasks are lost
-        :raises HivexError: the failure may pass
+        :raises HivexError: a retry can succeed
         """
         from airflow_hivex.core.model.transactions import TxnState
 
@@ -248,19 +249,19 @@ class HivexBeginOperator(BaseOperator):
         return txn_id
 
     def _of_earlier_tries(self, metastore: Metastore, context: Context) -> list[Transaction]:
-        """Return the transactions that earlier tries of this task have opened, the latest first."""
+        """Return the transactions that the previous tries of this task have opened, the last try first."""
         tries = range(context["ti"].try_number - 1, 0, -1)
         found = (metastore.transactions.find(f"{part_name(context)}/{number}") for number in tries)
         return [transaction for transaction in found if transaction is not None]
 
     def _to_go_on_with(self, latest: Transaction | None, context: Context) -> int | None:
-        """Return the id of the latest transaction if this run continues in it, or None to open a new transaction.
+        """Return the id of ``latest`` if this run continues in that transaction, or None to open a new transaction.
 
-        The run continues if tasks of the group were not cleared, and the transaction is open, or has committed and no
-        task of the group is to run again.
+        The run continues in two cases. A task that writes was not cleared, and the transaction is open. No task that
+        writes was cleared, and the transaction has committed.
 
-        :raises AirflowFailException: the work of tasks that were not cleared is lost, or ``commit`` was not cleared
-            although other tasks of the group were
+        :raises AirflowFailException: the writes of tasks that were not cleared are lost, or ``commit`` was not cleared
+            although another task of the group was cleared
         """
         from airflow_hivex.core.model.transactions import TxnState
 
@@ -323,7 +324,7 @@ class HivexCommitOperator(BaseOperator):
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param begin_task_id: the id of the task that has opened the transaction
-    :param work_task_ids: the tasks of the group that have to succeed; if one of these tasks was skipped, the commit is
+    :param work_task_ids: the tasks of the group that must succeed. If one of these tasks was skipped, the commit is
         skipped, too
     """
 
@@ -349,9 +350,9 @@ class HivexCommitOperator(BaseOperator):
     def execute(self, context: Context) -> int:
         """Return the id of the committed transaction.
 
-        :raises AirflowSkipException: a task that has to succeed was skipped
+        :raises AirflowSkipException: a task that must succeed was skipped
         :raises AirflowFailException: the transaction cannot be committed, for example because of a write conflict
-        :raises HivexError: the failure may pass; if its outcome is unknown, the commit may have been applied
+        :raises HivexError: a retry can succeed. If the outcome of the error is unknown, the commit was perhaps applied
         """
         states = states_of_tasks(context, self.work_task_ids)
         skipped = sorted(task_id for task_id, state in states.items() if state == "skipped")
@@ -378,13 +379,12 @@ class HivexCommitOperator(BaseOperator):
 class HivexAbortOperator(BaseOperator):
     """Abort the transaction of a group if it is still open, and fail if it has not committed.
 
-    If the task fails, the DAG run fails, too, because its rows are missing. Otherwise a run that a user marks as failed
-    could look like a success, because Airflow skips the commit, and counts a skipped task as a success. If a task of
-    the group chose to be skipped, the transaction is aborted, and the task succeeds.
+    If the task fails, the DAG run fails, too, because the rows of the transaction are missing. If a task of the group
+    has raised AirflowSkipException, the transaction is aborted, and this task succeeds.
 
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param work_task_ids: the tasks of the group; the reason of the abort names the tasks that have not succeeded
+    :param work_task_ids: the tasks of the group. The reason of the abort names the tasks that have not succeeded
     :param commit_task_id: the id of the task that commits
     """
 
@@ -408,11 +408,11 @@ class HivexAbortOperator(BaseOperator):
         self.commit_task_id = commit_task_id
 
     def execute(self, context: Context) -> str:
-        """Return the final state of the transaction: ``committed``, or ``aborted`` if a task chose to be skipped.
+        """Return the final state of the transaction: ``committed``, or ``aborted`` after an intended skip of a task.
 
         :raises AirflowFailException: the transaction was aborted, its record is deleted, or it has committed although
             the task ``commit`` has failed
-        :raises HivexError: the failure may pass
+        :raises HivexError: a retry can succeed
         """
         from airflow_hivex.core.errors import NoSuchTransactionError, TransactionCommittedError
         from airflow_hivex.core.model.transactions import TxnState
@@ -456,7 +456,7 @@ class HivexAbortOperator(BaseOperator):
         return ", ".join(causes[:10]) or "it was not committed"
 
     def _is_chosen(self, context: Context) -> bool:
-        """Return whether a task of the group chose to skip the commit. A user who marks the DAG run does not count."""
+        """Return whether a task of the group has caused the skip of the commit, and not a user in Airflow's UI."""
         ti = context["ti"]
         place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
         if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):

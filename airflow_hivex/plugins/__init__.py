@@ -1,3 +1,3 @@
-"""Plugins: the parts of this provider that each process of Airflow loads."""
+"""Plugins of Airflow."""
 
 from __future__ import annotations

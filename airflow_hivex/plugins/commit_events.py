@@ -1,11 +1,9 @@
 """A listener that records the last stored event of a watched table in the database transaction that stores the event.
 
-The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits. The listener
-uses the same database session, which is that of this process and thread.
+The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits.
 
-In the same transaction the listener renews the request for a run of each DAG that the asset schedules. A run gets the
-events up to the time of its request. Airflow sets this time at the first event since the last run. Without the renewal,
-later events would wait for the next commit.
+Airflow keeps a request, with a time, for a run of each DAG that the asset schedules. The run gets the events up to this
+time. The listener sets the time to the time of the last event.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_asset_event_emitted(asset_event: AssetEvent) -> None:
-    """Record an event of a HivexCommitTrigger in the state of its asset, and renew the requests for DAG runs."""
+    """Record an event of a HivexCommitTrigger in the state of its asset, and renew requests for DAG runs."""
     event_id = _event_id(asset_event.extra)
     if event_id is None:
         return

@@ -1,6 +1,6 @@
 """The plugin of Airflow that adds the page "Hivex" and a tab of task instances.
 
-Every process of Airflow imports this module, so it imports little.
+Every process of Airflow imports this module. So this module imports few other modules.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PREFIX = "hivex"
 TASK_TAB = "Warehouse"
-"""The title of the tab of task instances. ``static/task.js`` provides its component under this name."""
+"""The title of the tab of task instances. ``static/task.js`` provides the component of the tab under this name."""
 
 
 class LazyApplication:
-    """The application of the page. It is created at the first request, because only an api-server needs FastAPI."""
+    """The application of the page.
+
+    The first request creates the application, because only an api-server needs FastAPI.
+    """
 
     def __init__(self) -> None:
         self._application: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request with the application of the page."""
+        """Pass a request to the application of the page."""
         if self._application is None:
             from airflow_hivex.plugins.page.application import create_application
 

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class HivexQuotaSensor(HivexObjectSensor):
-    """Wait until the use of a quota reaches a level; later tasks can then notify people or free space.
+    """Wait until the use of a quota reaches a level. Downstream tasks can then notify people or free space.
 
-    It returns ``{"quotas": [{"namespace", "cluster", "status", "used_bytes", "quota_bytes", "warning_percent",
-    "used_percent", "largest_tables"}]}`` with the quotas that have reached their level.
+    The sensor returns ``{"quotas": [{"namespace", "cluster", "status", "used_bytes", "quota_bytes", "warning_percent",
+    "used_percent", "largest_tables"}]}`` with the quotas whose use has reached the level.
 
     :param namespace: the namespace; None for all namespaces with a quota (templated)
     :param cluster: the cluster; None for all clusters (templated)
     :param percent: the level in percent of the quota, above 0; None for the warning level of each quota (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
     :param check_existence: True (default): fail at once, without a retry, if the namespace does not exist. False: wait
-        until it is created. The sensor always fails for a namespace without a quota
+        until the namespace is created. The sensor always fails for a namespace without a quota
     """
 
     template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")

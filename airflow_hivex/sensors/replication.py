@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class HivexReplicaFreshnessSensor(HivexObjectSensor):
-    """Wait until the copy of a table on a cluster is fresh: its lag is at most the given limit, by default 0.
+    """Wait until the copy of a table on a cluster is fresh: its lag is at most ``max_lag`` and ``max_lag_commits``.
 
-    Each partition must have a copy on the cluster. The primary copy of a table is always fresh. The sensor only waits,
-    and does not copy files.
+    Each partition must have a copy on the cluster. The primary copy of a table is always fresh. The sensor copies no
+    files.
 
-    It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}`` with the number of partitions, the
-    highest write id of the copy, and the largest lag of a partition.
+    The sensor returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}`` with the number of
+    partitions, the highest write id of the copy, and the largest lag of a partition.
 
     :param table: ``table`` or ``database.table`` (templated)
     :param cluster: the cluster of the copy (templated)
     :param partitions: names of partitions such as ``year=2013/month=1``; None for all partitions (templated)
     :param max_lag: the largest age of the oldest missing commit, in seconds or as a ``timedelta`` (templated)
-    :param max_lag_commits: the largest number of missing commits of a partition's copy (templated)
+    :param max_lag_commits: the largest number of commits that the copy of a partition lacks (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, if the table does not exist; by default
-        the sensor waits until it is created
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param check_existence: True: fail at once, without a retry, if the table does not exist. False (default): wait
+        until the table is created
     """
 
     template_fields: Sequence[str] = (

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 SINCE = "since"
-"""The XCom key for the id of a DAG run, and for the mark from which the sensor has waited in that run."""
+"""The XCom key of a dict with the id of a DAG run, and with the mark from which the sensor has waited in this run."""
 
 
 class HivexSensor(NamedInMap, BaseSensorOperator):
-    """A sensor that polls the metastore, in a worker or, with ``deferrable``, in the triggerer.
+    """A sensor that polls the metastore in a worker or, with ``deferrable``, in the triggerer.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
             raise self._timed_out() from None
 
     def on_kill(self) -> None:
-        """Stop waiting. A sensor changes nothing, so there is nothing to undo."""
+        """Stop waiting."""
         self.log.info("Waiting for %s was ended; it continues undisturbed.", self._awaited())
 
     def _timed_out(self) -> AirflowSensorTimeout:
@@ -123,7 +123,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         )
 
     def _prepare(self, context: Context) -> None:
-        """Set fields that :meth:`_look` needs, before its first call."""
+        """Set the fields that :meth:`_look` needs. This method is called once, before the first check."""
 
     @abstractmethod
     def _look(self) -> Answer | None:
@@ -139,12 +139,12 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
 
 
 class HivexObjectSensor(HivexSensor):
-    """A sensor that waits for an object of the catalog, even if the object does not exist yet.
+    """A sensor that waits for a state of an object of the catalog, even if the object does not exist yet.
 
-    :param check_existence: fail at once, without a retry, if a namespace, table, partition or link does not exist;
-        by default the sensor waits until it is created, also after it was dropped
+    :param check_existence: True: fail at once, without a retry, if the namespace, table, partition or link does not
+        exist. False (default): wait until this object is created
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
     """
 
     def __init__(self, *, check_existence: bool = False, **kwargs: Any) -> None:
@@ -155,13 +155,13 @@ class HivexObjectSensor(HivexSensor):
 class HivexTransactionSensor(HivexSensor):
     """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
 
-    It fails, without a retry, if the transaction was aborted, or if no transaction has the id. The record of a
-    committed transaction is kept at least for the transaction's time-out, so ``poke_interval`` must be shorter than
-    this time-out.
+    The sensor fails, without a retry, if the transaction was aborted, or if no transaction has the id.
+    ``poke_interval`` must be shorter than the transaction's time-out, because the record of the transaction can be
+    deleted afterwards.
 
     :param txn_id: the id of the transaction: a number, or ``HivexTransaction.txn_id`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -188,18 +188,17 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
-    By default it waits for a commit after the time at which the sensor ended in the DAG's last successful run. The
-    transaction of that commit may have begun earlier. In the first run any commit is enough. It returns ``{"table",
-    "partition", "write_id", "txn_id", "committed_at", "mark"}`` of the last commit; ``mark`` is the point from which
-    the next run waits.
+    By default the sensor waits for a commit after the time at which the sensor ended in the DAG's last successful run.
+    In the first run any commit is enough. The sensor returns ``{"table", "partition", "write_id", "txn_id",
+    "committed_at", "mark"}`` for the last commit. ``mark`` is the point in time from which the next run waits.
 
     :param table: a transactional table, ``table`` or ``database.table`` (templated)
-    :param partition: ``key=value/...``, which need not exist yet; None for the whole table (templated)
-    :param after_write_id: wait instead for a commit whose write id is larger than this number (templated)
+    :param partition: ``key=value/...``; None for the whole table. The partition need not exist (templated)
+    :param after_write_id: a write id. The sensor then waits for a commit with a higher write id (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, if the table does not exist; by default
-        the sensor waits until it is created
+    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param check_existence: True: fail at once, without a retry, if the table does not exist. False (default): wait
+        until the table is created
     """
 
     template_fields: Sequence[str] = ("table", "partition", "after_write_id", "hivex_conn_id")
@@ -262,8 +261,8 @@ class HivexTableCommitSensor(HivexObjectSensor):
     def _mark_before(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the mark from which a run without a logical date waits.
 
-        If the DAG run in which this sensor last ran has succeeded, this is the mark that the sensor returned in that
-        run. Otherwise it is the mark from which the sensor waited in that run.
+        The last DAG run of this sensor decides. If that run has succeeded, return the mark that the sensor returned in
+        that run. Otherwise return the mark from which the sensor waited in that run.
         """
         last = ti.xcom_pull(**place, key=SINCE, include_prior_dates=True)
         if not isinstance(last, dict):

@@ -1,3 +1,3 @@
-"""Triggers: the parts of sensors and operators that run in the triggerer."""
+"""Triggers, which run in the triggerer for sensors and operators."""
 
 from __future__ import annotations

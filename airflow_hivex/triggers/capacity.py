@@ -1,6 +1,6 @@
 """A trigger that polls the metastore until a namespace has used much of its quota.
 
-The function checks once. Both the trigger and the sensor call it.
+The trigger and the sensor call the function for each check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LARGEST = 3
 def look_at_quotas(
     hivex_conn_id: str, namespace: str | None, cluster: str | None, percent: float | None
 ) -> Answer | None:
-    """Return the result of the sensor, with the quotas whose use has reached the level, or None without such quotas.
+    """Return the result of the sensor, with the quotas whose use has reached the level, or None without such a quota.
 
     :param namespace: the namespace; None for all namespaces
     :param cluster: the cluster; None for all clusters

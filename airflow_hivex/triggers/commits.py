@@ -1,8 +1,9 @@
 """A trigger that starts DAGs after commits. The tables of a connection share one poll of the notification log.
 
-Each watcher yields one event for each committed transaction that has written to its tables. After a restart it
-continues after the last event that Airflow has stored. The plugin of `airflow_hivex.plugins.commit_events` records this
-event in the database transaction that stores it. So a restart of the triggerer neither loses nor repeats a commit.
+A watcher is the trigger of one asset. Each watcher yields one event for each committed transaction that has written to
+its tables. After a restart the watcher continues after the last event that Airflow has stored. So a restart of the
+triggerer neither loses nor repeats a commit. The plugin of `airflow_hivex.plugins.commit_events` records the last
+stored event.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
-"""The key, in the state of an asset, of the last event that Airflow has stored. The plugin records this event."""
+"""The key, in the state of an asset, for the id of the last event that Airflow has stored."""
 POSITION = "hivex_position"
-"""The key, in the state of an asset, of the last event of the notification log that its watcher has finished."""
+"""The key, in the state of an asset, for the id of the last event of the log that the watcher has finished."""
 WATCHED = {"hivex_events": "commits"}
 """The extra of assets whose events come from the notification log. Operators do not send events for these assets."""
 BATCH = 500
@@ -39,7 +40,7 @@ _yielded: dict[int, int] = {}
 
 
 class Batch(NamedTuple):
-    """The result of one read of the notification log: commits, and the bookmark (position) for the next read."""
+    """The result of one read of the notification log: commits, and a bookmark, the position of the next read."""
 
     bookmark: Bookmark
     commits: list[dict[str, Any]]
@@ -54,7 +55,7 @@ def watched_table(
     poll_interval: float = 5.0,
     name: str | None = None,
 ) -> Asset:
-    """Return the asset of a table. It gets an event for each transaction, of any process, that commits to the table.
+    """Return the asset of a table. Each transaction that commits to the table becomes an event of the asset.
 
     ::
 
@@ -64,10 +65,10 @@ def watched_table(
     :param table: ``table`` or ``database.table``
     :param hivex_conn_id: the connection of type ``hivex``
     :param database: the database, if ``table`` does not name it
-    :param partition: only commits to this partition, ``key=value/...`` or its first parts
-    :param poll_interval: seconds between two reads of the log; watchers with the same connection and interval share
+    :param partition: a partition, ``key=value/...``, or the first parts of partitions; see :class:`HivexCommitTrigger`
+    :param poll_interval: seconds between two reads of the log. Watchers with the same connection and interval share
         these reads
-    :param name: the asset's name; its URI by default
+    :param name: the name of the asset. The default is the URI of the asset
     """
     from airflow.sdk import AssetWatcher
 
@@ -92,8 +93,8 @@ class HivexCommitTrigger(BaseEventTrigger):
     the triggerer was down, one event has ``"missed": true`` and no transaction.
 
     :param tables: ``table`` or ``database.table``, or a list of such names; None for all tables
-    :param partition: yield only commits to this partition, ``key=value/...`` or its first parts, and commits that do
-        not name their partitions
+    :param partition: a partition, ``key=value/...``, or the first parts of partitions. Commits to other partitions
+        yield no events. A commit without known partitions yields an event
     :param hivex_conn_id: the connection of type ``hivex``
     :param poll_interval: seconds between two reads of the notification log
     """
@@ -122,7 +123,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         }
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return a key that is equal for watchers with the same connection and interval, which share one poll."""
+        """Return the key of the shared poll. It is equal for two watchers with the same connection and interval."""
         return ("hivex commits", self.hivex_conn_id, str(self.poll_interval))
 
     @classmethod
@@ -139,7 +140,7 @@ class HivexCommitTrigger(BaseEventTrigger):
                 yield batch
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Batch]) -> AsyncIterator[TriggerEvent]:
-        """Yield the events after the last one that Airflow has stored: first from the log, then from the stream."""
+        """Yield the events after the last stored event of Airflow: first from the log, then from the stream."""
         progress = await self._progress()
         # The stream has all events since its subscription, which was before this read: none is lost in between.
         while (batch := await self._look(progress.bookmark)) is not None:
@@ -150,7 +151,7 @@ class HivexCommitTrigger(BaseEventTrigger):
                 yield event
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll the log and yield the events, for a triggerer without shared streams."""
+        """Poll the log and yield the events. A triggerer without shared streams calls this method."""
         progress = await self._progress()
         while True:
             batch = await self._look(progress.bookmark)
@@ -180,7 +181,7 @@ class HivexCommitTrigger(BaseEventTrigger):
     async def _look(self, bookmark: Bookmark) -> Batch | None:
         """Return the commits after a bookmark, or None if the log has no new event.
 
-        If the metastore cannot be reached, wait for it.
+        If the metastore cannot be reached, wait until the metastore answers.
         """
         while True:
             try:
@@ -228,18 +229,18 @@ class _Progress:
 
     @property
     def bookmark(self) -> Bookmark:
-        """Return the bookmark of the position. It has the events before the position if this process has read them."""
+        """Return the bookmark of the position."""
         is_of_place = bool(self.recent) and self.recent[-1].id == self.position
         return _at(self.position, self.recent if is_of_place else ())
 
     def note(self, event_id: int) -> None:
-        """Record an event right before the trigger yields it. Airflow then stores it, unless the process ends."""
+        """Record an event right before the trigger yields the event."""
         self.position = self.yielded = event_id
         if self._trigger.trigger_id is not None:
             _yielded[self._trigger.trigger_id] = event_id
 
     async def load(self) -> None:
-        """Read the position from the state of the asset; it is -1 for a new watcher."""
+        """Read the position from the state of the asset. The position of a new watcher is -1."""
         for key in (POSITION, DELIVERED):
             self.position = max(self.position, await self._get(key))
         if self._trigger.trigger_id is not None:
@@ -247,11 +248,10 @@ class _Progress:
             self.position = max(self.position, _yielded.get(self._trigger.trigger_id, -1))
 
     async def store(self, *, now: bool = False) -> None:
-        """Store the position, at most once a minute, when Airflow has stored all earlier events.
+        """Store the position when Airflow has stored all events before the position, but at most once a minute.
 
-        If Airflow has not stored them within two minutes, store the position with a warning. After a restart the
-        watcher reads the log from the stored position, and skips events up to the last one that the plugin has
-        recorded.
+        If Airflow has not stored these events within two minutes, store the position with a warning. With ``now`` do
+        not wait for the minute.
         """
         if self._state is None or not (now or time.monotonic() - self._stored_at > STORE_EVERY_S):
             return

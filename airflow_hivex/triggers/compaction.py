@@ -1,6 +1,6 @@
 """Triggers that poll the metastore for the end of a compaction, or for a threshold of the initiator.
 
-Each function checks once. Triggers, sensors and operators call these functions.
+Triggers, sensors and operators call the functions for each check.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer
 
 MOST_PARTITIONS = 1000
-"""The largest number of partitions in an answer, less than Airflow's default limit of mapped tasks."""
+"""The largest number of partitions in a result. Airflow's default limit of mapped tasks is higher."""
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
@@ -23,7 +23,7 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 
     :param until_cleaned: True: the end is the deletion of the replaced files. False: the end is the merge of the rows
     :raises CompactionNotDoneError: the compaction has failed, or was withdrawn from the queue
-    :raises NoSuchCompactionError: no compaction has the id, or its record is deleted already
+    :raises NoSuchCompactionError: no compaction has the id, or its record is already deleted
     """
     from airflow_hivex.core.errors import CompactionNotDoneError
     from airflow_hivex.core.model.compaction import CompactionState
@@ -36,7 +36,7 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 
 
 def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) -> Answer | None:
-    """Return the thresholds of the initiator that a table or one of its partitions has passed, or else None.
+    """Return the thresholds of the initiator that a table or a partition of the table has passed, or else None.
 
     Conditions that stop the initiator, such as ``NO_AUTO_COMPACTION``, are ignored.
 
@@ -96,7 +96,7 @@ class HivexCompactionThresholdTrigger(HivexTrigger):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
     :param table: ``table`` or ``database.table``
-    :param partition: ``key=value/...``, or None for the table or any of its partitions
+    :param partition: ``key=value/...``, or None for the table or any partition of the table
     """
 
     def __init__(self, *, table: str, partition: str | None = None, **kwargs: Any) -> None:

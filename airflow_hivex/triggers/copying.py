@@ -32,7 +32,7 @@ def copy(hivex_conn_id: str, call: str, arguments: Mapping[str, Any], check: Che
 
     :param call: ``replicate`` or ``move``
     :param arguments: the arguments of ``metastore.replicator.replicate`` or of ``metastore.moves.move``
-    :param check: called every few seconds; an error that it raises ends the call
+    :param check: a function that is called every few seconds. An error of this function ends the call
     :raises HivexError: the method has failed
     """
     return {REPLICATE: _replicate, MOVE: _move}[call](hivex_conn_id, arguments, check)
@@ -117,14 +117,14 @@ def _move(hivex_conn_id: str, arguments: Mapping[str, Any], check: Check) -> Ans
 
 
 class _CancelledError(Exception):
-    """The cancellation of a trigger, because the task has ended or the triggerer ends."""
+    """Error: the trigger was cancelled, because the task has ended or the triggerer ends."""
 
 
 class HivexCopyTrigger(BaseTrigger):
     """Call a method that copies files by a job on a Spark Connect server.
 
-    The event is ``{"answer": ...}``, or ``{"error": sentence, "is_final": ...}``; ``is_final`` is true if a retry
-    cannot help. A cancelled trigger stops its job. If another triggerer continues the trigger, files that are already
+    The event is ``{"answer": ...}``, or ``{"error": sentence, "is_final": ...}``. ``is_final`` is true if a retry would
+    fail again. A cancelled trigger stops its job. If another triggerer continues the trigger, files that are already
     copied are not copied again.
 
     :param call: ``replicate`` or ``move``
@@ -157,7 +157,7 @@ class HivexCopyTrigger(BaseTrigger):
         yield TriggerEvent(event)
 
     async def cleanup(self) -> None:
-        """Do nothing, since the metastore stays open for other triggers of this process."""
+        """Do nothing. The metastore stays open for other triggers of this process."""
 
     def _run(self) -> Answer:
         try:

@@ -1,6 +1,6 @@
 """A trigger that polls the metastore until a link shows partitions.
 
-The function checks once. Both the trigger and the sensor call it.
+The trigger and the sensor call the function for each check.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partitions: Sequence[str]) -> Answer | None:
-    """Return the result of the sensor if a link shows all of the partitions, or else None.
+    """Return the result of the sensor if a link shows all the given partitions, or else None.
 
     :param link: ``table@namespace``
     :param namespace: the namespace that has the link; None for the database of the connection
     :param partitions: names of partitions, such as ``ds=2013-01-01``
-    :raises HivexError: the link does not exist, or its table cannot have such a partition
+    :raises HivexError: the link does not exist, or the table of the link cannot have a partition with such a name
     """
     from airflow_hivex.core.catalog.partition_rows import spelled_name
 

@@ -1,4 +1,4 @@
-"""A trigger that runs statements in the triggerer, which is a thin client of a Spark Connect server."""
+"""A trigger that runs statements on a Spark Connect server. The triggerer is the client of the server."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 _BY_USER = "user-action"
-"""The message of a cancellation by a user who ends the task. Source: Airflow's TriggerRunner.cancel_triggers."""
+"""The message of a cancellation after a user has ended the task. Source: Airflow's TriggerRunner.cancel_triggers."""
 
 
 class HivexQueryTrigger(BaseTrigger):
-    """Run statements in an open transaction, without committing or aborting it, and yield the last result.
+    """Run statements in an open transaction, and yield the last result. The transaction stays open.
 
-    If a triggerer is lost, another triggerer runs the trigger again, and joins the transaction as the same writer. All
-    writes of the lost triggerer are then discarded, even if it writes later. If the job of an INSERT, UPDATE or DELETE
-    still runs at its server, the new triggerer waits for that job instead of starting a second one.
+    If a triggerer is lost, another triggerer runs the trigger again. The writes of the lost triggerer are then
+    discarded. But if the job of an INSERT, UPDATE or DELETE still runs on its server, the other triggerer waits for
+    this job, and does not start a second job.
 
     The event is ``{"result": ..., "database": ..., "cluster": ...}``, or ``{"error": sentence, "kind": ...}``. The
-    kinds are ``fatal`` (a retry would fail again), ``passing`` (a retry may succeed), ``conflict`` (a conflict with
-    another transaction has aborted this one) and ``in process`` (the cluster does not use a Spark Connect server).
+    kinds are ``fatal`` (a retry would fail again), ``passing`` (a retry can succeed), ``conflict`` (the transaction was
+    aborted by a conflict with another transaction) and ``in process`` (the cluster does not use a Spark Connect
+    server).
 
     :param statements: the statements, each with the values of its markers
     :param txn_id: the id of the transaction
     :param writer: the name of the task's part in the transaction
-    :param is_own: whether only this task uses the transaction, which is then aborted when a user ends the task
-    :param begin_task_id: the task that has opened a transaction of several tasks
+    :param is_own: whether only this task uses the transaction. Such a transaction is aborted when a user ends the task
+    :param begin_task_id: the id of the task that has opened a transaction of several tasks, or None
     :param database: the current database; None for the database of the connection
-    :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
-    :param max_rows: the largest number of rows that are returned
+    :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses
+    :param max_rows: the maximum number of returned rows
     :param lag: the largest lag of copies that queries accept, as arguments of the session
-    :param agent_info: the name of the task, as shown with its locks
-    :param course: the progress of the task (``Course``), which the event returns unchanged
+    :param agent_info: the name of the task, which lists of locks show
+    :param course: the progress of the task (``Course``). The event has the same ``course``
     :param hivex_conn_id: the id of the connection
     """
 
@@ -124,12 +125,12 @@ class HivexQueryTrigger(BaseTrigger):
         yield TriggerEvent({**event, "course": dict(self.course)})
 
     async def on_kill(self) -> None:
-        """Abort the transaction when a user has ended the task, unless other tasks share the transaction."""
+        """Abort the transaction after a user has ended the task, unless other tasks share the transaction."""
         if self.is_own:
             await asyncio.to_thread(self._abort)
 
     async def cleanup(self) -> None:
-        """Do nothing, since the metastore stays open for other triggers of this process."""
+        """Do nothing. The metastore stays open for other triggers of this process."""
 
     def _run(self) -> Answer:
         """Run the statements, and return the event.

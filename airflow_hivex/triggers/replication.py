@@ -1,6 +1,6 @@
 """A trigger that polls the metastore until a copy of a table is fresh.
 
-The function checks once. Both the trigger and the sensor call it.
+The trigger and the sensor call the function for each check.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def look_at_copy(
     :param table: ``table`` or ``database.table``
     :param partitions: names of partitions; None for all partitions
     :param max_lag_s: the largest age of the oldest missing commit, in seconds
-    :param max_lag_commits: the largest number of missing commits of a partition's copy
+    :param max_lag_commits: the largest number of commits that the copy of a partition lacks
     :raises HivexError: the table or cluster does not exist, or the table is a view
     """
     from airflow_hivex.core.errors import InvalidOperationError
@@ -73,7 +73,7 @@ class HivexReplicaFreshnessTrigger(HivexTrigger):
     :param cluster: the cluster of the copy
     :param partitions: names of partitions; None for all partitions
     :param max_lag_s: the largest age of the oldest missing commit, in seconds
-    :param max_lag_commits: the largest number of missing commits of a partition's copy
+    :param max_lag_commits: the largest number of commits that the copy of a partition lacks
     """
 
     def __init__(

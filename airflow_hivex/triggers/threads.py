@@ -1,4 +1,4 @@
-"""Threads for long calls of the core, next to the event loop of the triggerer."""
+"""Threads for calls of the core that take long, so that the event loop of the triggerer is not blocked."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _Returned = TypeVar("_Returned")
 
 
 async def in_thread(work: Callable[[], _Returned], name: str) -> _Returned:
-    """Run ``work``, which may take hours, in a separate thread, and return its result.
+    """Run ``work`` in a separate thread, and return its result. ``work`` can take hours.
 
-    The threads of a pool are for short calls. This thread is a daemon, so the process can exit without waiting for this
-    thread.
+    The process can exit without waiting for this thread, because it is a daemon thread.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[_Returned] = loop.create_future()

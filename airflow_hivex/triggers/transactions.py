@@ -1,6 +1,6 @@
 """Triggers that poll the metastore for the end of a transaction, or for a commit to a table.
 
-Each function checks once. Both triggers and sensors call these functions.
+Triggers and sensors call the functions for each check.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
     """Return the result of the sensor if the transaction has committed, or None while it is open.
 
     :raises TransactionAbortedError: the transaction was aborted
-    :raises NoSuchTransactionError: no transaction has the id, or its record is deleted already
+    :raises NoSuchTransactionError: no transaction has the id, or its record is already deleted
     """
     from airflow_hivex.core.errors import TransactionAbortedError
     from airflow_hivex.core.model.transactions import TxnState
@@ -42,8 +42,8 @@ def look_for_commit(
     """Return the result of the sensor if a table has a commit after ``since``, or else None.
 
     :param table: ``table`` or ``database.table``
-    :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
-    :raises HivexError: the table does not exist, or its commits cannot be awaited
+    :param since: a write id, or the ``mark`` of a previous result, or None for any commit
+    :raises HivexError: the table does not exist, is not transactional, or cannot have such a partition
     """
     from airflow_hivex.core.catalog.commits import CommitMark
 
@@ -78,10 +78,10 @@ class Waiter(Protocol):
 
 
 def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | None:
-    """Check once, and return the answer, or None if the sensor or trigger must wait longer.
+    """Check once, and return the answer, or None if the sensor or trigger must continue to wait.
 
-    If an object does not exist, return None, because the object may be created later. With ``check_existence``, raise
-    the error instead. The log names the missing object only once.
+    If an object does not exist, return None, or raise the error with ``check_existence``. The log names the missing
+    object only once.
 
     :raises HivexError: the awaited event cannot happen any more, or the check has failed
     """
@@ -101,9 +101,9 @@ def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | Non
 class HivexTrigger(BaseTrigger):
     """Poll the metastore every ``poll_interval`` seconds, in a thread, until the awaited event has happened.
 
-    The only event is ``{"answer": ...}``, or ``{"error": sentence}`` if the awaited event cannot happen any more. The
-    trigger waits for a metastore that cannot be reached, and for an object that does not exist. A trigger changes
-    nothing, so it can be killed, or moved to another triggerer, at any time.
+    The only event is ``{"answer": ...}``, or ``{"error": sentence}`` if the awaited event cannot happen any more. If
+    the metastore cannot be reached, or an object does not exist, the trigger continues to wait. It can be killed, or
+    moved to another triggerer, at any time.
 
     :param hivex_conn_id: the id of the connection
     :param poll_interval: seconds between two checks
@@ -145,15 +145,15 @@ class HivexTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
 
     async def on_kill(self) -> None:
-        """Do nothing after a user has ended the task, since a trigger changes nothing."""
+        """Do nothing after a user has ended the task, because a trigger changes nothing."""
         self.log.info("Waiting for %s was ended by a user; it continues undisturbed.", self._awaited())
 
     async def cleanup(self) -> None:
-        """Do nothing, since the metastore stays open for other triggers of this process."""
+        """Do nothing. The metastore stays open for other triggers of this process."""
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the constructor besides the connection and the interval."""
+        """Return the arguments of the constructor, except the connection and the interval."""
 
     @abstractmethod
     def _look(self) -> Answer | None:
@@ -189,7 +189,7 @@ class HivexTableCommitTrigger(HivexTrigger):
 
     :param table: ``table`` or ``database.table``
     :param partition: ``key=value/...``, or None for the whole table
-    :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
+    :param since: a write id, or the ``mark`` of a previous result, or None for any commit
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The warehouses that the page shows, and the rights of its users: to view and to edit.
+"""The warehouses that the page shows, and the rights of users to view and to edit them.
 
-Requests that another web site makes a user's browser send are refused.
+Requests that a page of another web site sends from a user's browser are refused.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from airflow_hivex.hooks.configuration import CONNECTION_TYPE
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 ACTION_HEADER = "X-Hivex-Action"
-"""A header that pages of other sites cannot send: browsers first ask the api-server, which refuses other sites."""
+"""A header that pages of other web sites cannot send. A browser first asks the api-server, which refuses the header."""
 
 ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=250)]
 
 
 def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
-    """Return the user if the user may view the warehouse of a connection.
+    """Return the user if the user is allowed to view the warehouse of a connection.
 
     The user needs the right to view Airflow's jobs, which the role Viewer includes. If Airflow has several teams, the
-    user instead needs the right to read the connection, so that no team sees the warehouse of another team.
+    user instead needs the right to read the connection.
 
     Raises:
         HTTPException: the user does not have the right.
@@ -55,7 +55,7 @@ def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
 
 
 def is_editor(conn_id: str, user: BaseUser) -> bool:
-    """Return whether a user may edit a connection."""
+    """Return whether a user is allowed to edit a connection."""
     return _allowed_connection(get_auth_manager(), "PUT", conn_id, user)
 
 
@@ -81,10 +81,10 @@ def own_request(request: Request) -> None:
 
 
 def may_edit(conn_id: ConnectionId, user: GetUserDep, _: Annotated[None, Depends(own_request)]) -> BaseUser:
-    """Return the user if the user may change the warehouse of a connection.
+    """Return the user if the user is allowed to change the warehouse of a connection.
 
     Raises:
-        HTTPException: the user may not edit the connection, or the page itself has not sent the request.
+        HTTPException: the user is not allowed to edit the connection, or the page itself has not sent the request.
     """
     if not is_editor(conn_id, user):
         raise HTTPException(403, f"You may not edit the connection {conn_id}, so you may not change its warehouse.")
@@ -98,7 +98,7 @@ OWN_REQUEST = Depends(own_request)
 
 @contextmanager
 def recorded(user: BaseUser, action: str, conn_id: str, facts: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Record an action in Airflow's audit log before it begins, and record its outcome at its end.
+    """Record an action in Airflow's audit log before the block, and record the outcome after the block.
 
     Yields:
         A function that adds details of the outcome to the record.
@@ -140,8 +140,7 @@ _opened: set[str] = set()
 def connection_ids() -> list[str]:
     """Return the ids of the connections of the type ``hivex`` in Airflow's database and in the environment.
 
-    Connections of a secrets backend cannot be listed. The default connection is always in the list, because it needs no
-    definition.
+    Connections in a secrets backend are missing. The default connection is always in the list.
     """
     found = {WarehouseHook.default_conn_name}
     with create_session() as session:
@@ -162,7 +161,7 @@ def _is_hivex(text: str) -> bool:
 
 
 def open_warehouse(conn_id: ConnectionId, _: Viewer) -> Metastore:
-    """Return the open metastore of a connection. Never create or upgrade a metastore.
+    """Return the open metastore of a connection. No metastore is created or upgraded.
 
     Raises:
         StoreMissingError: the database does not have a metastore yet.

@@ -1,8 +1,7 @@
-"""A limit on the running calls of each warehouse, so that a slow database does not use all threads of the api-server.
+"""A limit on the running calls of each warehouse. So a slow database does not use all threads of the api-server.
 
-A thread that waits for a database cannot be stopped, and all routes of Airflow share 40 threads in a process. So each
-warehouse has a few places, one for each running call. A call waits in the event loop for a place. If it gets no place
-or no answer in time, it is answered with status 503. The place becomes free when the thread of the call ends.
+Each warehouse has a few places, one for each running call. A call waits in the event loop for a place. If the call gets
+no place or no answer in time, the response has status 503. The place becomes free when the thread of the call ends.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ MOST_CALLS = 8
 MOST_CALLS_IN_ALL = 20
 """The largest number of running calls of all warehouses in a process."""
 PATIENCE_S = 20.0
-"""The longest time in seconds that a call waits for a place. Its answer may then take the same time."""
+"""The longest time in seconds that a call waits for a place, and then the longest time for its answer."""
 
 
 class Admission:
     """An ASGI application that passes a limited number of calls of each warehouse to another application.
 
     :param refusal: a function that returns a response from a status, an error code and a sentence
-    :param patience_s: the longest time in seconds that a call waits for a place; its answer may take the same time
+    :param patience_s: the longest time in seconds that a call waits for a place, and then for its answer
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Admission:
 
 
 class _Places:
-    """The taken places of all warehouses, and the calls that wait for one, in one event loop."""
+    """The taken places of all warehouses, and the calls that wait for a place, in one event loop."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -87,7 +86,7 @@ class _Places:
         return self._taken[conn_id]
 
     async def take(self, conn_id: str) -> bool:
-        """Take a place of a warehouse, and return True. Return False if no place becomes free in time."""
+        """Wait for a place of a warehouse, and return whether the call has got the place in time."""
         if self._is_free(conn_id):
             self._taken[conn_id] += 1
             return True
@@ -117,7 +116,10 @@ class _Places:
 
 
 class _Answer:
-    """The channel that sends a response to the client, unless the client has already got the status 503."""
+    """The channel of a response to the client.
+
+    If the client has already got the status 503, the response is dropped.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -132,7 +134,7 @@ class _Answer:
 
 
 def _connection_of(scope: Scope) -> str | None:
-    """Return the connection that a request names, or None for a request without a connection."""
+    """Return the id of the connection that a request names, or None for a request without a connection."""
     if scope["type"] != "http":
         return None
     named = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("conn_id")

@@ -31,9 +31,9 @@ _UNSTORED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def create_application(patience_s: float = PATIENCE_S) -> FastAPI:
-    """Return the application. Each of its routes requires a user who is logged in.
+    """Return the application. Each route of the application requires a user who is logged in.
 
-    :param patience_s: the longest time in seconds that a call waits for a free place; its answer may take the same time
+    :param patience_s: the longest time in seconds that a call waits for a free place, and then for its answer
     """
     application = FastAPI(
         title="Hivex",

@@ -29,22 +29,25 @@ def page_request(
     descending: bool = False,
     search: Annotated[str, Query(max_length=200)] = "",
 ) -> PageRequest:
-    """Return the page of a list that a request asks for: offset, limit, order and search text."""
+    """Return the requested page of a list: offset, limit, order and search text."""
     return PageRequest(offset, limit, order_by, descending, search.strip().replace("\0", ""))
 
 
 def answer(value: Any) -> JSONResponse:
-    """Return a value of the core as a response in JSON that caches do not store."""
+    """Return a value as a response in JSON. Caches do not store this response."""
     return JSONResponse(document(value), headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
 
 
 def page(found: Page[T], shown: Callable[[T], Any]) -> dict[str, Any]:
-    """Return a dict with the rows of a page, each converted by ``shown``, and the number of all rows of the list."""
+    """Return a dict with the rows of a page and the number of all rows of the list. ``shown`` converts each row."""
     return {"rows": [shown(row) for row in found.rows], "total": found.total}
 
 
 def document(value: Any) -> Any:
-    """Return a value in JSON types. Dataclasses become dicts, enum members words, and times texts in ISO format."""
+    """Return a value in JSON types.
+
+    Dataclasses become dicts, enum members become words, and times become texts in ISO format.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, enum.Enum):
@@ -61,9 +64,10 @@ def document(value: Any) -> Any:
 
 
 def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
-    """Return a dict from agent (``hooks.tasks.agent_info``) to the task instance that it names, with one query.
+    """Return a dict from agent (``hooks.tasks.agent_info``) to the task instance that the agent names. One query.
 
-    The ids of DAGs and tasks may both contain dots, so the ids of Airflow's DAGs decide where a task id begins.
+    An agent begins with ``dag_id.task_id``, and both ids can contain dots. So the known ids of DAGs are compared. For
+    example, ``a.b.c`` is the task ``c`` of the DAG ``a.b`` if this DAG exists.
     """
     parsed = {agent: found for agent in agents if agent and (found := _TASK.fullmatch(agent))}
     prefixes = {prefix for found in parsed.values() for prefix in _prefixes(found["name"])}
@@ -86,7 +90,7 @@ def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
 
 
 def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) -> str:
-    """Return a text that names the owner of a lock: the transaction or lock request, and its task or user."""
+    """Return a text that names the owner of a lock: the transaction or lock request, and the task or user."""
     name = f"transaction {txn_id}" if txn_id else f"lock {lock_id}"
     return f"{name} of {owner_name(user, agent)}"
 

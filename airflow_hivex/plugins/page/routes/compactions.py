@@ -1,4 +1,4 @@
-"""The routes of compactions: the queue and its history, requests, and the reasons why a table is not compacted."""
+"""The routes of compactions: the queue, the history, requests, and the reasons why a table is not compacted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_compactions(
 
 @router.get("/compactions/charts")
 def chart_compactions(metastore: Warehouse) -> JSONResponse:
-    """Return the number of entries in each state, and the tables with the most delta directories."""
+    """Return the number of compactions in each state, and the tables with the most delta directories."""
     counts = metastore.compaction_listing.counts()
     return answer({"queue": counts.queue, "failed": counts.failed, "deltas": metastore.catalog_listing.deltas()})
 
@@ -68,7 +68,7 @@ def chart_compactions(metastore: Warehouse) -> JSONResponse:
 def explain_compaction(
     metastore: Warehouse, database: Name, table: Name, partition: PartitionName = None
 ) -> JSONResponse:
-    """Return the initiator's decision about a table or partition, with its reasons."""
+    """Return the decision of the initiator about a table or partition, with the reasons."""
     found = metastore.compactor.explain(database, table, partition or None)
     return answer(
         {
@@ -85,7 +85,7 @@ def explain_compaction(
 def request_compaction(
     metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: CompactionOrder
 ) -> JSONResponse:
-    """Request a compaction, and return whether it is in the queue."""
+    """Request a compaction, and return whether the compaction is in the queue."""
     with recorded(user, "request_compaction", conn_id, wanted.model_dump()) as note:
         response = metastore.compactor.request(wanted.database, wanted.table, wanted.partition or None, wanted.type)
         note(compaction_id=response.id, message=response.message)
@@ -96,7 +96,7 @@ def request_compaction(
 
 @router.post("/compactions/withdraw")
 def withdraw_compaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Withdrawal) -> JSONResponse:
-    """Withdraw a compaction from the queue, unless a worker has begun it."""
+    """Withdraw a compaction from the queue, unless a worker has begun the compaction."""
     with recorded(user, "withdraw_compaction", conn_id, {"compaction_id": wanted.id}) as note:
         problem = metastore.compactor.abort([wanted.id])[wanted.id]
         note(message=problem)

@@ -1,4 +1,4 @@
-"""The routes of namespaces: their bytes on each cluster, quotas, links, and whether they are closed."""
+"""The routes of namespaces: bytes on each cluster, quotas, links, and whether a namespace is closed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def _capacities(metastore: Metastore) -> list[Capacity]:
-    """Return the bytes of each namespace on each cluster, at most a minute old."""
+    """Return the bytes of each namespace on each cluster. The numbers are at most a minute old."""
     url = metastore.services.store.name
     with _locks[url]:
         with _lock:
@@ -84,7 +84,7 @@ def list_namespaces(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/namespace")
 def read_namespace(metastore: Warehouse, namespace: Namespace) -> JSONResponse:
-    """Return the dependencies of a namespace, its bytes on each cluster and day, and whether it is closed."""
+    """Return the dependencies of a namespace, its bytes per cluster and day, and whether the namespace is closed."""
     closure = metastore.namespaces.check(namespace)
     history = metastore.capacity.history(namespace)
     return answer(

@@ -1,4 +1,4 @@
-"""The routes of the overview: numbers, problems that need attention, the cache, connections and routes."""
+"""The routes of the overview: numbers, warnings, the cache, connections and routes of statements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter()
 
 @router.get("/overview")
 def read_overview(metastore: Warehouse) -> JSONResponse:
-    """Return the numbers of transactions, lock requests and compactions, and warnings, without calling a cluster."""
+    """Return the numbers of transactions, lock requests and compactions, and warnings. No cluster is called."""
     counts = metastore.transaction_listing.counts()
     compactions = metastore.compaction_listing.counts()
     wait = next(iter(metastore.transaction_listing.waits(1)), None) if counts.waiting else None
@@ -125,7 +125,7 @@ def read_cache(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/connections")
 def list_connections(user: GetUserDep) -> JSONResponse:
-    """Return the connections whose warehouses the user may view, and for each whether the user may edit it."""
+    """Return the connections whose warehouses the user can view, and whether the user can edit each connection."""
     shown = []
     for conn_id in connection_ids():
         try:
@@ -146,7 +146,10 @@ class Question(BaseModel):
 
 @router.post("/route", dependencies=[OWN_REQUEST])
 def explain_route(metastore: Warehouse, user: Viewer, question: Question) -> JSONResponse:
-    """Return the route that a statement would take now, without running it. With POST the statement may be long."""
+    """Return the route that a statement would take now.
+
+    The statement is not run. With POST the statement can be long.
+    """
     with metastore.session(
         user=user.get_name()[:128] or "airflow", database=question.database, cluster=question.cluster or None
     ) as session:

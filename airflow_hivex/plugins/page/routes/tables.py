@@ -22,7 +22,7 @@ _HOUR_MS = 3_600_000
 
 
 class Period(enum.Enum):
-    """The period for which the page sums up commits. The page shows 48 hours, or 30 days."""
+    """The unit of time for which the page sums up commits. The page shows 48 hours or 30 days."""
 
     HOUR = "hour"
     DAY = "day"
@@ -83,14 +83,14 @@ def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONRespons
 
 @router.get("/table/copies")
 def list_copies(metastore: Warehouse, database: Name, table: Name) -> JSONResponse:
-    """Return the copies of a table, one for each cluster, with their size and lag."""
+    """Return the copies of a table with their size and lag. Each cluster has at most one copy."""
     copies = metastore.catalog_listing.copies(database, table)
     return answer({"rows": [{**document(each), "is_current": each.is_current} for each in copies]})
 
 
 @router.get("/table/commits")
 def list_commits(metastore: Warehouse, database: Name, table: Name, by: Period = Period.DAY) -> JSONResponse:
-    """Return the commits to a table, summed up for each period with commits, and the starts of all shown periods."""
+    """Return the sums of the commits to a table for each period with commits, and the starts of all shown periods."""
     last = metastore.services.clock() // by.length_ms
     first = last - by.number + 1
     found = metastore.catalog_listing.commits(database, table, by.length_ms, first * by.length_ms)

@@ -1,4 +1,4 @@
-"""The routes of a task instance: its transactions in a warehouse, and their locks, rows and directories."""
+"""The routes of a task instance: its transactions in a warehouse, with locks, rows and directories."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TaskWork:
 
     @property
     def txn_ids(self) -> list[int]:
-        """Return a list with the id of the transaction that the task has joined. Without a group the list is empty."""
+        """Return a list with the id of the transaction that the task has joined, or an empty list."""
         found = (self.fields.get(name) for name in _TRANSACTION_FIELDS)
         return [int(each) for each in found if isinstance(each, int | str) and str(each).isdecimal()]
 
@@ -58,10 +58,10 @@ class TaskWork:
 
 
 def visible_task(user: GetUserDep, dag_id: Id, run_id: Id, task_id: Id, map_index: MapIndex = -1) -> TaskWork:
-    """Return the fields of a task instance, and the names of its tries, if the user may see the task instance.
+    """Return the fields of a task instance, and the names of its tries, if the user can see the task instance.
 
     Raises:
-        HTTPException: the user may not see the task instance, or it does not exist.
+        HTTPException: the user is not allowed to see the task instance, or the task instance does not exist.
     """
     team = DagModel.get_team_name(dag_id) if conf.getboolean("core", "multi_team", fallback=False) else None
     if not get_auth_manager().is_authorized_dag(
@@ -87,7 +87,7 @@ Task = Annotated[TaskWork, Depends(visible_task)]
 
 @router.get("/task/fields")
 def read_fields(task: Task) -> JSONResponse:
-    """Return the connection, database and cluster of a task, and its statements; a missing field is null."""
+    """Return the connection, database, cluster and statements of a task. A missing field is null."""
     texts = {name: task.fields.get(name) for name in _TEXTS}
     shown = {name: text if isinstance(text, str) and text else None for name, text in texts.items()}
     return answer({**shown, "statements": task.statements})

@@ -33,7 +33,7 @@ class Abort(BaseModel):
 
 
 class Release(BaseModel):
-    """The lock request whose locks are to be released."""
+    """The lock request whose locks must be released."""
 
     lock_id: int = Field(ge=1, lt=2**63)
 
@@ -103,7 +103,7 @@ def list_transactions_of(
     agent: Annotated[str, Query(max_length=1000)] = "",
     txn_id: Annotated[list[int] | None, Query(max_length=_MOST_IDS)] = None,
 ) -> JSONResponse:
-    """Return transactions in any state: those that a task (``agent``) owns, and those with the given ids.
+    """Return transactions in any state: the transactions of a task (``agent``), and transactions with given ids.
 
     ``ended`` has the given ids whose records were deleted. ``directories`` has the directories that the transactions
     have written.
@@ -127,7 +127,7 @@ def list_transactions_of(
 
 @router.get("/cleaning")
 def plan_cleaning(metastore: Warehouse) -> JSONResponse:
-    """Return the files that the cleaner would delete now, and the files that it keeps for readers."""
+    """Return the files that the cleaner would delete now, and the files that the cleaner keeps for readers."""
     tasks = metastore.compactor.plan_clean()
     rows = [
         {
@@ -159,7 +159,7 @@ def abort_transaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId,
 def release_lock(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Release) -> JSONResponse:
     """Release the locks of a request that waits, or of a request without a transaction.
 
-    The acquired locks of a transaction isolate it, and stay until its end. Abort the transaction instead.
+    To release the acquired locks of a transaction, abort the transaction.
     """
     with recorded(user, "release_lock", conn_id, {"lock_id": wanted.lock_id}):
         held = metastore.locks.show(lock_id=wanted.lock_id)
