@@ -65,7 +65,7 @@ ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
 
 
 class OutcomeUnknownError(StoreUnavailableError):
-    """The connection was lost during a commit. The change either was applied or was not."""
+    """The connection was lost during a commit. It is not known whether the change was applied."""
 
     code = "STORE_OUTCOME_UNKNOWN"
     outcome = Outcome.UNKNOWN

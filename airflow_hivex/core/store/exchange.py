@@ -52,7 +52,8 @@ class Prepared:
         self._sqlite: str | None = None
         self._reader: _RowReader | None = None
         self.defaults: Mapping[str, Value] = {}
-        """A dict from those parameters of :meth:`for_postgresql` that have a value in the statement to this value."""
+        """A dict from parameter to value, for the parameters of :meth:`for_postgresql` whose values the statement has.
+        """
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:

@@ -86,7 +86,7 @@ class _PostgresqlListener:
         self._is_pooled = False
 
     def listen(self) -> bool:
-        """Connect, and return whether the listener now listens. Through a pooler it does not listen."""
+        """Connect, and return whether the listener now listens. A listener does not listen through a pooler."""
         import psycopg
         from psycopg import sql
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ASKED_AFTER_S = 1.0
-"""The pause in seconds before each question to the database which clients have the lock."""
+"""The seconds of waiting before each query that finds the clients with the lock."""
 
 # Connections of one process have the same name, so that no thread need know the number of its server process, which
 # pgbouncer hides. A client that waits itself is left out: the one at the end of its chain is the cause.
@@ -47,7 +47,7 @@ class LockWait(Generic[T]):
     ) -> None:
         """Create the wait after a first attempt, which has failed with the error ``first``.
 
-        ``attempt`` is the change. ``connect`` returns a connection for the question which clients have the lock.
+        ``attempt`` is the change. ``connect`` returns a connection for the queries that find the clients with the lock.
         ``database`` is the name of the database in the log.
         """
         self._attempt = attempt

@@ -97,7 +97,7 @@ def prepare(store: Store, *asked: Select[Any]) -> list[list[Any]]:
 
 
 def _of_current(store: Store, asked: Sequence[Select[Any]]) -> list[list[Any]] | None:
-    """Return the rows of queries, or None if the revision of the database is not that of this release."""
+    """Return the rows of queries, or None if the database does not have the revision of this release."""
     try:
         with store.read() as connection:
             revisions, *answers = together(connection, _REVISION, *asked)

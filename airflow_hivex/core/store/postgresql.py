@@ -50,7 +50,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         self.is_pooled = False
         """The fact that a pooler such as pgbouncer is between this connection and the server."""
         self.read_clock: tuple[int, int] | None = None
-        """The monotonic clock and the server's time at the same moment, in microseconds, when the limits were set."""
+        """The monotonic clock and the server's time at the moment when the limits were set, in microseconds."""
         self._limits: tuple[tuple[str, str], ...] = ()
         self.postponed: list[Postponed] = []
         """Statements that run before the next statement, in this order."""

@@ -83,7 +83,7 @@ class Compact(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCompactions(Statement):
-    """The queue and the history of compactions. ``order_by`` has (column, is ascending) pairs."""
+    """The queue and the history of compactions. ``order_by`` has pairs (column, is ascending)."""
 
     KIND = "SHOW COMPACTIONS"
     SYNTAX = (

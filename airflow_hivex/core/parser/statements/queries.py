@@ -1,4 +1,4 @@
-"""Queries: their text, and the tables that they read."""
+"""Queries: the text of a query, and the tables that the query reads."""
 
 from __future__ import annotations
 

@@ -260,9 +260,9 @@ directories = Table(
 )
 """The base, delta and delete-delta directories of transactional tables.
 
-Readers see only the files of directories with a row here; a listing of the file system does not count. A table that was
-converted to a transactional table also has a row of the kind ``original`` for each file from before the conversion. The
-``name`` of such a row is the path of the file below the folder of the partition or table.
+Readers see only the files of directories with a row in this table. A table that was converted to a transactional table
+also has a row of the kind ``original`` for each file from before the conversion. The ``name`` of such a row is the path
+of the file below the folder of the partition or table.
 """
 
 directory_copies = Table(

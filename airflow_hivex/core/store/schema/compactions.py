@@ -72,4 +72,4 @@ completed_compactions = Table(
     Index("ix_completed_compactions_table_id_partition", "table_id", "partition", "id"),
     Index("ix_completed_compactions_state", "state"),
 )
-"""Finished compactions, with the ids of the queue."""
+"""Finished compactions. Each compaction keeps the id that it had in the queue."""

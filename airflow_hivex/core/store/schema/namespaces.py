@@ -36,8 +36,9 @@ links = Table(
     Index("ix_links_table_id", "table_id"),
     sqlite_autoincrement=True,
 )
-"""The links of namespaces. The link ``table_name@namespace`` in the namespace ``database_id`` shows the table
-``table_id``, its source.
+"""The links of namespaces.
+
+The link ``table_name@namespace`` in the namespace ``database_id`` shows the table ``table_id``, the source of the link.
 
 A dynamic link shows the partitions of its source with ids above ``after_partition_id``. So partitions that are added to
 the source need no row in this table.
@@ -125,5 +126,5 @@ moved_copies = Table(
 """The copies that a move makes and, after the switch of the primaries, the copies on the previous clusters.
 
 ``is_new`` is set if the cluster had no copy of the table before the move. The housekeeping withdraws a copy after
-``drop_after_ms``, which is set when the move is finished.
+``drop_after_ms``, which is set at the end of the move.
 """
