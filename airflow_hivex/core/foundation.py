@@ -46,7 +46,8 @@ class Foundation:
     def files_of_root(self, cluster: Cluster) -> Iterator[ClusterFiles]:
         """Yield the file system of a cluster, and check the root marker after the block.
 
-        Use it for a block that lists folders: if the root is not mounted, all folders look empty, and an error follows.
+        Use this method for a block that lists folders. If the root is not mounted, all folders look empty to the block,
+        and the check raises an error.
 
         Raises:
             RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.

@@ -129,7 +129,7 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """Return a pair: the lowest threshold of all tables for the number of deltas, and for the share of their size.
+        """Return a pair: the lowest limits of all tables for the number of deltas, and for their share of the base.
 
         If a table has an invalid threshold, the result is (-1, 0). Then the round examines all tables, and records the
         error in the history.

@@ -262,7 +262,8 @@ class CompactionQueue(JoinsTransactions):
     def mark_ready_for_cleaning(self, entry: Compaction) -> Compaction:
         """Record that the compaction is done. The cleaner deletes the replaced directories when no reader needs them.
 
-        Call this method :meth:`joining` the commit of the compaction's transaction, so that both are applied or none.
+        Call this method in the database transaction of the compaction's commit (:meth:`joining`), so that both are
+        applied or none.
 
         Raises:
             CompactionLostError: another worker owns the entry, or the entry has ended; the caller must not commit.

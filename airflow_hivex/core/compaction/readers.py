@@ -73,7 +73,7 @@ class _Open:
 
 
 class Readers:
-    """The readers of some tables at one moment, each with a view: the snapshot and the write ids that it can read.
+    """The readers of some tables at one moment, each with a view: the snapshot and the write ids that it reads.
 
     A transaction without locks counts as a reader of all tables.
 

@@ -158,7 +158,7 @@ class Disks:
         return self._files[name]
 
     def is_absent(self, name: str, registered: int) -> bool:
-        """Return whether the root of a cluster is missing although it has registered directories.
+        """Return whether the root of a cluster is missing although the cluster has registered directories.
 
         If so, the cluster is not examined any more. ``registered`` is the number of its registered directories.
         """

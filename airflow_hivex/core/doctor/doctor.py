@@ -353,7 +353,7 @@ class Folders:
     """The owners of the folders on all clusters.
 
     ``taken`` is a dict from cluster to the locations with an owner. ``tables`` is a dict from location to tables, and
-    ``databases`` from location to database. The location of a table is that on its primary cluster.
+    ``databases`` is a dict from location to database. The location of a table is that on its primary cluster.
     """
 
     taken: Mapping[str, frozenset[str]]

@@ -145,7 +145,7 @@ class InvalidTypeError(HivexError, pep249.ProgrammingError):
 class InvalidOperationError(HivexError, pep249.ProgrammingError):
     """The object exists, but does not allow the operation.
 
-    The message begins with ``operation``, and the object's name follows. ``operation`` is a statement, such as ``DROP
+    The message begins with ``operation``, and the object's name follows. ``operation`` is a statement such as ``DROP
     VIEW``, or a text such as ``A write to``.
     """
 

@@ -153,7 +153,7 @@ class NoSuchHomeError(NoSuchObjectError):
 
 
 class QuotaExceededError(HivexError, pep249.OperationalError):
-    """A commit is refused, because a namespace would exceed its quota on a cluster. Its writes are not visible."""
+    """A commit is refused, because a namespace would exceed its quota on a cluster. The writes are not visible."""
 
     namespace: str
     cluster: str

@@ -77,7 +77,7 @@ class HivexError(pep249.DatabaseError):
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """Return the arguments of the error, in the order of its constructor's arguments."""
+        """Return the arguments of the error, in the order of the constructor's parameters."""
         facts = (getattr(self, name) for name in self._fields)
         return tuple(hide(fact) if isinstance(fact, str) else fact for fact in facts) or self.args
 

@@ -153,9 +153,10 @@ def _configured_values(text: str) -> Iterator[_Span]:
 
 
 def _values(text: str, name: re.Pattern[str], beginning: re.Pattern[str], value: re.Pattern[str]) -> Iterator[_Span]:
-    """Yield the places of the values after secret names. Each name follows a match of ``beginning``.
+    """Yield the places of the values of secret names.
 
-    A secret name is also found within the value of another name.
+    A name is secret if a secret word follows a match of ``beginning`` in the name. A secret name is also found within
+    the value of a name that is not secret.
     """
     position = 0
     while (named := name.search(text, position)) is not None:

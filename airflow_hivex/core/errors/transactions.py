@@ -160,7 +160,7 @@ class InvalidLockRequestError(LockError):
 
 
 class NoSuchLockError(LockError):
-    """No lock has this id: the lock was released, its transaction has ended, or it timed out."""
+    """No lock has this id: the lock was released or timed out, or its transaction has ended."""
 
     sentence = "There is no lock {lock_id}."
     lock_id: int

@@ -241,7 +241,7 @@ def record(
 
 @contextmanager
 def deferred(connection: Connection) -> Iterator[DeferredEvents]:
-    """Yield the events of the block. The caller must record them by the last calls of its database transaction."""
+    """Yield the events of the block. The caller must record these events by the last calls of its transaction."""
     events = DeferredEvents()
     # If the connection is lost in the block, it cannot be asked afterwards.
     info = connection.info
@@ -284,7 +284,7 @@ def recording(
 
 
 def announcing(now_ms: int) -> Call:
-    """Return the call that wakes processes waiting for events at the commit. Send it after the last event."""
+    """Return the call that, at the commit, wakes processes that wait for events. Send it after the last event."""
     return _ANNOUNCE(now_ms=now_ms)
 
 
@@ -503,8 +503,8 @@ class PartitionEventType(enum.IntEnum):
 class PartitionEvents:
     """The marks of partitions: a client marks a partition as loaded, and other clients check the mark.
 
-    As in Hive, a mark belongs to the names of a table and a partition. The mark stays when the table or the partition
-    is dropped or renamed. Only the housekeeper removes marks. The mark is then valid for the next object with the name.
+    As in Hive, a mark belongs to the names of a table and a partition. When the table or the partition is dropped or
+    renamed, the mark stays, and is valid for the next object with the name. Only the housekeeper removes marks.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:

@@ -102,7 +102,7 @@ class _Search:
     now_ms: int
 
     def newest(self) -> tuple[Moment, list[EarlierTable]]:
-        """Return the newest moment that can be read, and the tables as of this moment.
+        """Return a pair: the newest moment that can be read, and the tables as of this moment.
 
         Raises:
             NotReadableError: no moment can be read; the error says why the newest moment cannot be read.

@@ -41,7 +41,7 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
 
     Raises:
         ForeignNameError: the current namespace is closed.
-        InvalidOperationError: a temporary table of another namespace is named, and either namespace is closed.
+        InvalidOperationError: a temporary table of another namespace is named, and one of the two namespaces is closed.
     """
     current = context.session.database
     if not isinstance(statement, CreateView):
@@ -59,7 +59,8 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
 
     Raises:
         ForeignNameError: the current namespace is closed.
-        InvalidOperationError: the name is a temporary table of another namespace, and either namespace is closed.
+        InvalidOperationError: the name is a temporary table of another namespace, and one of the two namespaces is
+            closed.
     """
     current = context.session.database
     if foreign_tables([name], current) and _is_closed(context, current):
@@ -110,8 +111,8 @@ def _check_temporary(context: StatementContext, names: Iterable[TableName]) -> N
 
     Raises:
         ForeignNameError: a temporary view reads an object of another namespace, and the current namespace is closed.
-        InvalidOperationError: a temporary table was made in another namespace, and either namespace is closed; or the
-            table was made before its namespace was closed.
+        InvalidOperationError: a temporary table was made in another namespace, and one of the two namespaces is closed;
+            or the table was made before its namespace was closed.
     """
     objects, current = context.session.objects, context.session.database
     if not objects.views and not objects.tables:

@@ -51,10 +51,10 @@ class Result:
     """The result of a statement.
 
     ``columns`` and ``rows`` are the answer of a query. ``truncated`` is true if the query has more rows than were
-    requested. ``cluster`` has run the statement, and ``route`` says why this cluster was chosen. ``rows_written`` is
-    the number of added rows, ``rows_deleted`` the number of removed rows; an updated row counts in both numbers.
-    ``as_of`` is the time of the rows of a query that has read lagging copies, or None for current rows.
-    ``column_types`` are Spark's types of the columns of a query.
+    requested. ``cluster`` has run the statement, and ``route`` says why this cluster was chosen. ``txn_id`` is the id
+    of the transaction. ``rows_written`` is the number of added rows, ``rows_deleted`` the number of removed rows; an
+    updated row counts in both numbers. ``as_of`` is the time of the rows of a query that has read lagging copies, or
+    None for current rows. ``column_types`` are Spark's types of the columns of a query.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -122,9 +122,9 @@ class JoinedTransaction:
     """A transaction of several statements in which a session takes part.
 
     With ``is_own`` the session has begun the transaction (START TRANSACTION), and ends it by COMMIT or ROLLBACK.
-    Otherwise another client begins and ends it. ``writer`` names the session's part of the work. If a session fails,
-    another session can repeat the part: it has the same ``writer`` and a higher ``began``. ``held`` is the write of the
-    failed session, which a statement can continue. Closing ``keep_alive`` stops the heartbeats.
+    Otherwise another client begins and ends the transaction. ``writer`` names the session's part of the work. If a
+    session fails, another session with the same ``writer`` and a higher ``began`` can repeat the part. ``held`` is the
+    write of the failed session, which a statement can continue. Closing ``keep_alive`` stops the heartbeats.
     """
 
     txn_id: int
@@ -192,7 +192,7 @@ class Running(TransactionJob):
         """Open the transaction, if possible with locks and write ids of tables.
 
         If the transaction gets the locks, return the answers to the queries ``also``, else None. The queries run in the
-        same database transaction, after the locks are granted. Otherwise return None.
+        same database transaction, after the locks are granted.
 
         Raises:
             TransactionAbortedError: the statement was cancelled before.
@@ -324,7 +324,7 @@ class StatementContext:
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
         """Run a job of the statement on a cluster, and return its result.
 
-        With ``write``, a later session can wait for the job if this process ends before the job.
+        With ``write``, another session can wait for the job if this process ends before the job.
 
         Raises:
             TransactionAbortedError, StatementCancelledError: the statement was cancelled before the job began.

@@ -22,8 +22,8 @@ def real_path(files: ClusterFiles, location: str) -> Path | None:
 def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
     """Yield (cluster, relative location) for each cluster whose root contains the URI or the real path.
 
-    The real path is compared with local roots only, after their symbolic links are followed. If the root contains both
-    the URI and the real path, the cluster is yielded twice.
+    The real path is compared with the real paths of local roots only. If the root contains both the URI and the real
+    path, the cluster is yielded twice.
     """
     for name in services.clusters:
         root = services.clusters.get(name).root

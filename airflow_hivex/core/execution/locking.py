@@ -40,8 +40,8 @@ def acquire(
 ) -> Answers | None:
     """Acquire the locks ``components``, and wait for them if necessary. Without components do nothing.
 
-    If the transaction is opened together with the locks, return the answers to the queries ``also``, else None. In this
-    case, no other transaction has committed a change under a conflicting lock since this transaction began.
+    If the transaction is opened together with the locks, return the answers to the queries ``also``. Then no other
+    transaction has committed a change under a conflicting lock since this transaction began. Otherwise return None.
 
     With ``new_table`` and ``hive.txn.xlock.ctas`` the call does not wait for another statement that creates the same
     table. If no other lock conflicts, a transaction that is not open yet is opened together with the locks, and with

@@ -114,7 +114,7 @@ def check_location(
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern; or symbolic links lead out of the cluster's
-            root, or to files of another table, or to files of another namespace if either namespace is closed.
+            root, or to files of another table, or to files of another namespace if one of the two namespaces is closed.
         LocationOutsideClusterError: the location is outside of the cluster's root.
     """
     if location is None:
@@ -153,7 +153,7 @@ def check_location(
 def check_links(
     context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
 ) -> None:
-    """Refuse a partition's folder if symbolic links lead to another namespace's folder, and either namespace is closed.
+    """Refuse a partition's folder if symbolic links lead to another namespace, and one of the two is closed.
 
     A folder without symbolic links is not checked.
 
@@ -176,7 +176,7 @@ def check_shared(
     *,
     is_closed: bool = False,
 ) -> None:
-    """Refuse a location that leads by symbolic links to a folder of another namespace, if either namespace is closed.
+    """Refuse a location that leads by symbolic links to another namespace, if one of the two is closed.
 
     Raises:
         InvalidObjectError: the location leads to a folder of another namespace.
@@ -211,7 +211,7 @@ class SchemaMerge:
         return context.services.statement_locks.merge_schema(self.before)
 
     def merged(self, table: StoredTable) -> StoredTable:
-        """Return ``table`` with the added columns. The statement must have read ``table`` under its lock.
+        """Return ``table`` with the added columns. The statement must hold the lock of :meth:`locks`.
 
         Raises:
             ColumnsChangedError: another statement has changed the columns of the table, or has replaced the table.

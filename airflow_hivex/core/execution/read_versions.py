@@ -40,7 +40,7 @@ _LEAST_KEPT_S = 3600
 
 
 def query_of_version(name: str, version: int | None, timestamp: datetime | str | None) -> tuple[str, dict[str, object]]:
-    """Return the text and the parameters of a query of all rows of a table, in a given or the current version.
+    """Return a pair: the text and the parameters of a query of all rows of a table, in a given or the current version.
 
     Raises:
         StatementSyntaxError: ``name`` is not the name of a table.

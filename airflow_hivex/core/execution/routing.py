@@ -105,7 +105,7 @@ def route(
     those of ``running``, or to ``declarations``.
 
     The call takes one round trip for the first snapshot, one for the locks and the second snapshot, and one for each
-    table that is read. If the statement must wait for locks, it takes more.
+    table that is read. If the statement must wait for locks, the call takes more.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.

@@ -91,7 +91,7 @@ class ClusterFiles:
             return type_of(self._fs, path) is not None
 
     def check_access(self) -> bool:
-        """Return whether the root exists. If it does, write and delete a file in it as a trial.
+        """Return whether the root exists. If the root exists, write and delete a file in it as a trial.
 
         If the file system has folders, a missing root must have a parent folder in which the root can be created.
 
@@ -168,7 +168,7 @@ class ClusterFiles:
         return {name: size for name, size in sorted(self.walk(location)) if not is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
-        """Yield (relative name, size in bytes) for each file below a location. Hidden files are included. No order.
+        """Yield (relative name, size in bytes) for each file below a location, in any order. Hidden files are included.
 
         If the location is a file, its name is empty. Files that are deleted meanwhile are skipped.
 

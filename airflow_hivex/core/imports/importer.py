@@ -313,7 +313,7 @@ _FATAL = (HiveUnavailableError, StoreError)
 def _with_row_ids(found: ImportedTable) -> ImportedTable:
     """Return the table with a property that records the highest write id of Hive.
 
-    Rows of write ids up to this one have the row ids of Hive, which are unique only within a partition.
+    Rows of write ids up to this id have the row ids of Hive, which are unique only within a partition.
     """
     table, directories = found.table, found.directories
     if directories is None or table.is_insert_only or directories.next_write_id <= 1:
