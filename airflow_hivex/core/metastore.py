@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 class Metastore:
     """An open warehouse: its catalog, its transactions, and sessions on it.
 
-    Safe to share between threads. Close it, or use it as a context manager.
+    Threads can share a Metastore. Close it, or use it as a context manager.
     """
 
     def __init__(self, services: Services) -> None:

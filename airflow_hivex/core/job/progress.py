@@ -63,7 +63,7 @@ class DriverProgress:
         )
 
     def _rows(self, store: Any, number: int) -> tuple[int, int, int]:
-        """Return the rows that a stage has read from files and written to files, and the bytes that it has read."""
+        """Return the numbers of rows that a stage has read and written, and of bytes that the stage has read."""
         if number in self._finished:
             return self._finished[number]
         from py4j.protocol import Py4JJavaError

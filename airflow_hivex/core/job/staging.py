@@ -1,4 +1,4 @@
-"""The staging directory of a write. Spark writes files there; then they are renamed into the table's directories.
+"""The staging directory of a write. The files that Spark writes to it are then renamed into the table's directories.
 
 The name of the staging directory is hidden, so no query reads the directory.
 """

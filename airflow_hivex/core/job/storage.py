@@ -39,7 +39,7 @@ class Place:
         return replace(self, path=f"{self.path.rstrip('/')}/{name}")
 
     def describe(self, error: Exception, began: float) -> str:
-        """Return the reason why a call for this place has failed. ``began`` is its start by the monotonic clock."""
+        """Return why a call for this place has failed. ``began`` is the start of the call by the monotonic clock."""
         # A server of Spark Connect gets this module without the others.
         from airflow_hivex.core.errors.clusters import describe_failure
 

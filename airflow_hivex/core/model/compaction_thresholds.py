@@ -270,7 +270,7 @@ class DirectoryCounters:
 
     @classmethod
     def of(cls, state: DirectoryState, sizes: Mapping[str, int]) -> DirectoryCounters:
-        """Return the totals of the directories that a compactor would read. ``sizes`` are their sizes in bytes."""
+        """Return the totals of the directories that a compactor would read. ``sizes`` has their sizes, by name."""
         base = (state.base,) if state.base is not None else state.originals
         return cls(
             base_bytes=sum(sizes[name] for name in base),

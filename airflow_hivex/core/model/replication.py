@@ -10,7 +10,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedDirectory:
-    """A part of a table that is copied to a cluster: a directory, an original file, or a partition of a plain table.
+    """A copied part of a table: a directory, an original file, or a partition of a table without transactions.
 
     ``location`` is the location of the copy, relative to the root of the target cluster.
     """
@@ -143,8 +143,8 @@ class LostDirectory:
 class PrimaryChange:
     """The result of a change of a table's primary cluster, or of its dry run.
 
-    ``lost`` are the directories that a change with ``force`` loses. Without ``force`` it is empty. ``confirmation`` is
-    the text by which a user confirms this loss, or None.
+    ``lost`` are the directories that a change with ``force`` loses. A change without ``force`` loses none.
+    ``confirmation`` is the text by which a user confirms this loss, or None.
     """
 
     table: str

@@ -109,8 +109,7 @@ class BucketProperty:
 def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int | None = None) -> int:
     """Return the bucket property in version 1. A negative statement id becomes 0.
 
-    ``max_statement_id`` is the highest statement id that is ever used. It is necessary for bucket ids above
-    :data:`MAX_WRITER_ID`, which use bits of the property that no statement id up to it uses.
+    ``max_statement_id`` is the highest statement id that is ever used. Bucket ids above :data:`MAX_WRITER_ID` need it.
 
     Raises:
         ValueError: the bucket or statement id does not fit.

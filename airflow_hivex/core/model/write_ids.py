@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from airflow_hivex.core.errors import InvalidWriteIdListError
 
 MAX_ID = 2**63 - 1
-"""The largest id. As a min open id it means that no id is open; as a high watermark, that all ids are visible."""
+"""The largest id. As a min open id it means: no id is open. As a high watermark it means: all ids are visible."""
 
 _SHORTEST_RANGE = 5
 # A snapshot has at most as many open transactions as hive.max.open.txns allows; a wider range is damaged, and its ids

@@ -31,7 +31,7 @@ from airflow_hivex.core.parser.statements import (
 )
 
 _DATABASE = "catalogAndNamespace.part.1"
-"""The property of a Spark view that stores the database of the names without a database in its query."""
+"""The property of a Spark view with the database to which names without a database in the query belong."""
 
 
 @dataclass(frozen=True, slots=True)
