@@ -129,7 +129,7 @@ def column_lineage(text: str, columns_of: ColumnsOf, database: str | None = None
 
     Args:
         text: any number of statements. Markers need no values.
-        columns_of: a function that returns the columns of a table in their order, its partition columns last, or None
+        columns_of: a function that returns the columns of a table in order, with the partition columns last, or None
             for an unknown table.
         database: the current database.
 

@@ -118,8 +118,8 @@ def copy_files(
 
     Raises:
         StorageError: a file could not be read or written.
-        CopyAlteredError: the size of a source file differs from ``FileCopy.size``, or a copy differs from the source
-            file.
+        CopyAlteredError: the size of a source file differs from ``FileCopy.size_bytes``, or a copy differs from its
+            source file.
         InvalidOperationError: a file of another program with other content is in the place of a copy.
         StoppedError: ``stop`` was set.
     """
@@ -316,7 +316,8 @@ class _Copier:
         """Ensure that a copy is right. A wrong copy is deleted.
 
         Raises:
-            CopyAlteredError: the size of the source differs from ``FileCopy.size``, or the copy has another checksum.
+            CopyAlteredError: the source does not have the size ``FileCopy.size_bytes``, or the copy has another
+                checksum.
         """
         if size != file.size_bytes:
             self._target.delete_file(file.place)

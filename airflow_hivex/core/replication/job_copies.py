@@ -89,7 +89,7 @@ def copy_by_jobs(
         only_by_job: whether to raise the error of a task.
 
     Raises:
-        CopyAlteredError: the size of a source file differs from ``FileCopy.size``.
+        CopyAlteredError: the size of a source file differs from ``FileCopy.size_bytes``.
         StorageError: a task could not read or write a file, and ``only_by_job`` is set.
         RootUnseenError: a task does not reach one of the root folders.
         WrittenRowsMissingError: this process does not find a file that a task has copied.

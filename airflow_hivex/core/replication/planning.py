@@ -143,7 +143,9 @@ def plan_table(
     """Return the plan for a table: the directories that ``target`` lacks, each with its files on the source cluster.
 
     Each of these directories is listed once. The partitions of a plain table have no registered directories, so all
-    files of such partitions are listed. Partitions of a plain table that the target already has are in ``present``.
+    files of such partitions are listed. If the target already has such a partition, the partition is in ``present``,
+    not in ``lacking``. With ``with_present``, ``present`` also has the registered directories that the target already
+    has.
 
     Raises:
         CopyAlteredError: files of a source are missing, or shorter than registered.

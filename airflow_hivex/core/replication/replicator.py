@@ -110,8 +110,8 @@ class Replicator:
             cluster: the cluster that gets the copies.
             partitions: names of partitions of one table. A name with only some of the keys (``year=2013``) is allowed.
                 None means all partitions.
-            partition_filter: conditions on the partition keys of one table, as in a PARTITION clause (``year = 2013,
-                month < 3``). Give either names or conditions.
+            partition_filter: conditions on the partition keys of one table, such as ``year = 2013, month < 3``, as in a
+                PARTITION clause. Give either names or conditions.
             dry_run: whether to return only the directories that would be copied, with their sizes.
             verify: whether to read also the registered copies, and to copy damaged copies again.
             threads: the number of files that are copied at the same time.

@@ -268,8 +268,8 @@ class Store:
     def exchange(self, work: Callable[[Exchange], T], *, name: str = "write") -> T:
         """Return the result of ``work``, which runs prepared statements in a database transaction of its own.
 
-        The call is repeated as in :meth:`write`. If ``work`` does not commit with the exchange's ``finish``, this
-        method commits after ``work``.
+        After an error, ``work`` is repeated as in :meth:`write`. If ``work`` does not commit with the exchange's
+        ``finish``, this method commits after ``work``.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.

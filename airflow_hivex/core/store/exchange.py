@@ -155,7 +155,7 @@ class Exchange(Protocol):
     def finish(self, *calls: Call) -> list[Rows]:
         """Run statements and commit, all in one round trip. Return the rows of each statement.
 
-        In the caller's database transaction, an exchange does not commit.
+        An exchange in the caller's database transaction does not commit.
         """
 
 
@@ -313,7 +313,7 @@ def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
 class SqliteExchange:
     """An exchange that runs statements one after the other.
 
-    The first statement of an exchange that writes locks the file. With ``reads`` all statements see the same snapshot.
+    Without ``reads``, the first statement locks the file. With ``reads``, all statements see the same snapshot.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, began: bool = False, reads: bool = False) -> None:
