@@ -268,7 +268,8 @@ class CompactionWorker:
     def _keep_ids(self, entry: Compaction, txn_id: int) -> None:
         """Acquire the lock of an UPDATE for a rebalance, which changes row ids.
 
-        Other statements cannot update or delete rows meanwhile, and transactions that have read row ids cannot commit.
+        While the lock is held, no other statement can update or delete rows. After the rebalance, transactions that
+        have read the old row ids cannot commit.
 
         Raises:
             LockNotAcquiredError: another statement is changing rows now.
@@ -344,7 +345,7 @@ class CompactionWorker:
     def _cancelled_at_time_out(self, runner: Runner, tag: str) -> Iterator[None]:
         """Stop the job if the block takes longer than ``hive.compactor.worker.timeout``.
 
-        Another worker is then allowed to take the entry.
+        Another worker is then allowed to take the compaction.
         """
         timer = threading.Timer(self._worker_timeout_s, runner.cancel, [tag])
         timer.daemon = True

@@ -94,7 +94,7 @@ def _checked(parameters: Iterable[object]) -> bool:
 
 
 def _row_of_insert(text: str) -> tuple[int, int] | None:
-    """Return the start and end of the only row in an ``INSERT INTO ... VALUES``, or None for any other statement.
+    """Return a pair: start and end of the only row in an ``INSERT INTO ... VALUES``; None for any other statement.
 
     The result is also None if a marker stands before VALUES, because its value can differ in each set of parameters.
     """

@@ -102,7 +102,7 @@ class TableRows:
         }
 
     def on(self, cluster: str) -> Iterator[tuple[str, Place, Registered]]:
-        """Yield the registered directories of a cluster, each with its path below the cluster's root."""
+        """Yield (path below the cluster's root, place, registered directory) for each directory on a cluster."""
         is_primary = cluster == self.table.storage.primary.cluster
         places = self.places.get(cluster, {})
         for each in self.directories:

@@ -192,9 +192,9 @@ class Expansion:
     def _query(self, query: Query, kept: Collection[int | None] = ()) -> tuple[Query, Sequence[int]]:
         """Return a pair: the query with its names replaced, and the origins of the references of the result.
 
-        For each reference of the result, its origin is an index of ``query.references``. For example, in ``SELECT *
-        FROM v, t`` the view ``v`` reads ``a`` and ``b``: the result reads ``a``, ``b``, ``t``, with the origins 0, 0,
-        1. The references at the indexes ``kept`` are not replaced.
+        For each reference of the result, its origin is an index of ``query.references``. For example, if the view ``v``
+        reads ``a`` and ``b``, a query of ``v`` and ``t`` becomes a query of ``a``, ``b`` and ``t`` with the origins 0,
+        0 and 1. The references at the indexes ``kept`` are not replaced.
         """
         texts = [
             None if place in kept else self._texts.get((each.table, each.changes))

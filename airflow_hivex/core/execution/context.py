@@ -343,7 +343,7 @@ class StatementContext:
         return check_written(cluster, plan, result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
-        """Return the plan with the root that Spark's processes check and, if needed, a configuration for charsets."""
+        """Return the plan with the root that Spark's processes check, and with all charsets if a file needs them."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def joined(self, running: Running | None) -> JoinedTransaction | None:

@@ -50,8 +50,8 @@ def default_of(column: Column, write: Write) -> str:
 def enforced(rows: DataFrame, write: Write, also: Sequence[str] = ()) -> DataFrame:
     """Return ``rows`` with checks that let the job fail if a row violates a constraint.
 
-    ``rows`` have columns of the table with the table's types. A missing column is a static partition column, or is
-    NULL. ``also`` are additional columns of ``rows``, which the result keeps.
+    ``rows`` have columns of the table with the table's types. If ``rows`` lack a column of the table, it is a static
+    partition column or is NULL. ``also`` are additional columns of ``rows``, which the result keeps.
     """
     if not (write.not_null or write.checks or write.condition):
         return rows
@@ -95,12 +95,12 @@ def _branches(write: Write, columns: Sequence[Column]) -> list[str]:
 
 
 def no_partition_value(key: Column, write: Write) -> str:
-    """Return Spark SQL for the error of a row with a NUL character in its value of the partition key."""
+    """Return Spark SQL that raises the error for a NUL character in the value of a partition key."""
     return _error(write, f"{_PARTITION}{key.name}", [key])
 
 
 def no_folder(key: Column, write: Write) -> str:
-    """Return Spark SQL for the error of a row whose partition name is too long for a folder."""
+    """Return Spark SQL that raises the error for a partition name that is too long for a folder."""
     return _error(write, f"{_LONG}{key.name}", [key])
 
 

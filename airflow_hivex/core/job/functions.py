@@ -54,7 +54,7 @@ def _active(spark: Any) -> Iterator[None]:
 
 
 def new_observation() -> pyspark.sql.Observation:
-    """Return an observation for rows of the session."""
+    """Return an observation for a DataFrame of this thread's session."""
     if _session.get() is None:
         return pyspark.sql.Observation()
     # The public name is a class that chooses by the environment.

@@ -105,7 +105,7 @@ def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) ->
 
 
 def _value(text: str, type: DataType, level: int, form: TextFormat) -> str:
-    """Return SQL for a value, from SQL for its text. ``level`` is the index of the separator between its items."""
+    """Return SQL for a value; ``text`` is SQL for its text. ``level`` is the index of the separator of its items."""
     return f"CASE WHEN {text} != {_text(form.null)} THEN {_parsed(text, type, level, form)} END"
 
 

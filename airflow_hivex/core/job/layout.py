@@ -51,7 +51,7 @@ HIVE_ROW = "row"
 """Hive's name of the struct that holds a row."""
 
 ROW_ID_FIELDS = ((ORIGINAL_WRITE_ID, "writeid"), (BUCKET, "bucketid"), (ROW_ID, "rowid"))
-"""Pairs of a metadata column and the field of Hive's ROW__ID with its value. Source: Hive's RecordIdentifier."""
+"""Pairs of a metadata column and the field of Hive's ROW__ID for it. Source: Hive's RecordIdentifier."""
 
 INSERT_OPERATION = 0
 DELETE_OPERATION = 2
