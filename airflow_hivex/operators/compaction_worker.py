@@ -169,8 +169,8 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     ) -> Compaction | None:
         """Run one compaction in a thread, and return its queue entry, or None if no compaction waits.
 
-        The main thread only waits. So an error that Airflow's time-out or ``on_kill`` raises there does not interrupt a
-        query.
+        The main thread only waits. So an error that Airflow's time-out or ``on_kill`` raises in the main thread
+        interrupts no query.
         """
         worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._working = (compactor, worker_id)

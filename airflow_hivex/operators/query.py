@@ -42,8 +42,8 @@ CANCEL_LIMIT_S = 60
 class StatementThread:
     """A thread that runs the statements of a session while the main thread waits.
 
-    Airflow's time-out and ``on_kill`` raise errors in the main thread. So these errors interrupt the wait, and no
-    connection to the JVM or the metastore.
+    Airflow's time-out and ``on_kill`` raise errors in the main thread. So these errors interrupt only the wait, and not
+    a connection to the JVM or the metastore.
     """
 
     def __init__(self, session: Session, conflict_retries: int) -> None:
@@ -111,7 +111,7 @@ def _log_retry(attempt: RetryCallState) -> None:
 class _Default(int):
     """A number that is the default of an argument.
 
-    By this type, the default differs from an equal number of the caller.
+    The type shows that the caller has not given the argument.
     """
 
 

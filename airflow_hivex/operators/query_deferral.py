@@ -39,8 +39,8 @@ class Course:
 
     ``database`` and ``cluster`` are the current database and cluster of the session. ``done`` is the number of complete
     statements. ``txn_id`` is the transaction of the next statement. ``conflicts`` is the number of times that a
-    conflict has aborted this statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is
-    the end of the task's ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the
+    conflict has aborted the next statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at``
+    is the end of the task's ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the
     transaction of a group. ``committed`` has the transactions of complete statements. ``links`` has the changes of
     links by complete statements (``LinkChange`` in ``operators/query.py``). ``scripts`` has the scripts that the
     function of a decorated task has returned.
@@ -137,7 +137,7 @@ class DeferredQuery:
         return False
 
     def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
-        """Return a deferral. In the deferral, the triggerer runs all statements in the transaction of a group."""
+        """Return a :class:`Deferral`: the triggerer runs all statements in the transaction of a group."""
         self._course.txn_id, self._course.is_of_group = txn_id, True
         self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
         return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
@@ -222,7 +222,7 @@ class DeferredQuery:
     def _deferral(self, statement: str, values: Mapping[str, Any] | None) -> Deferral:
         """Open a transaction for a statement, and return a deferral.
 
-        In the deferral, the triggerer runs the statement.
+        In the :class:`Deferral`, the triggerer runs the statement.
         """
         course = self._course
         self.can_defer()
@@ -261,7 +261,7 @@ class DeferredQuery:
 
         If the statement cannot run in the triggerer, set ``runs_here``, so that the worker runs it.
 
-        :raises _ConflictError: a conflict with another transaction has aborted this transaction
+        :raises _ConflictError: a conflict with another transaction has aborted the transaction
         :raises AirflowFailException: the statement has failed, and would fail again
         :raises AirflowException: the statement has failed, and a retry can succeed
         :raises HivexError: the transaction cannot be committed

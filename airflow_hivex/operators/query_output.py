@@ -34,7 +34,7 @@ class QueryOutput:
     :param path: a file, or the URI of an object, that gets the rows
     :param format: the format of the file
     :param table: a table that gets the rows. The rows do not pass through the worker
-    :param mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
+    :param mode: ``overwrite`` replaces the rows of the table, ``append`` keeps these rows
     """
 
     handler: Callable[[ResultRows], Any] | None = None

@@ -59,9 +59,10 @@ class HivexTransaction(TaskGroup):
 
     The group begins with the setup task ``begin``. The task ``commit`` commits the transaction if all tasks of the
     group have succeeded. The teardown ``abort`` runs when all tasks have ended. If the transaction is still open,
-    ``abort`` aborts the transaction and fails, so that the DAG run fails. If a task has raised AirflowSkipException,
-    ``abort`` does not fail. Tasks downstream of the group are downstream of ``commit``. To join the transaction in a
-    ``@task``, pass :attr:`txn_id` to the task as an argument, and call ``HivexHook.session(txn_id=...)``.
+    ``abort`` aborts the transaction and fails, so that the DAG run fails. If a task of the group has caused a skip (by
+    AirflowSkipException or as a ShortCircuitOperator), ``abort`` does not fail. Tasks downstream of the group are
+    downstream of ``commit``. To join the transaction in a ``@task``, pass :attr:`txn_id` to the task as an argument,
+    and call ``HivexHook.session(txn_id=...)``.
 
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
@@ -380,7 +381,8 @@ class HivexAbortOperator(BaseOperator):
     """Abort the transaction of a group if it is still open, and fail if it has not committed.
 
     If the task fails, the DAG run fails, too, because the rows of the transaction are missing. If a task of the group
-    has raised AirflowSkipException, the transaction is aborted, and this task succeeds.
+    has caused a skip (by AirflowSkipException or as a ShortCircuitOperator), the transaction is aborted, and this task
+    succeeds.
 
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -408,7 +410,7 @@ class HivexAbortOperator(BaseOperator):
         self.commit_task_id = commit_task_id
 
     def execute(self, context: Context) -> str:
-        """Return the final state of the transaction: ``committed``, or ``aborted`` after an intended skip of a task.
+        """Return the final state of the transaction: ``committed``, or ``aborted`` if a task has caused a skip.
 
         :raises AirflowFailException: the transaction was aborted, its record is deleted, or it has committed although
             the task ``commit`` has failed

@@ -3,7 +3,7 @@
 The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits.
 
 Airflow keeps a request, with a time, for a run of each DAG that the asset schedules. The run gets the events up to this
-time. The listener sets the time to the time of the last event.
+time. The listener sets this time to the time of the event.
 """
 
 from __future__ import annotations

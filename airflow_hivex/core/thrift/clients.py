@@ -116,7 +116,7 @@ class Credentials:
         """Return the credentials in a JSON file. The file has an object from user to secret.
 
         Raises:
-            InvalidSettingError: the file cannot be read, or is not such an object.
+            InvalidSettingError: the file cannot be read, or does not have an object from user to secret.
         """
         expected = 'a JSON file is expected, such as {"alice": "a token of hers"}'
         try:

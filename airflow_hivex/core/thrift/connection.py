@@ -40,7 +40,7 @@ access_log = logging.getLogger("airflow_hivex.metastore.access")
 LONGEST_REMEMBERED = 64 << 10
 """The largest size in bytes of a call whose decoded arguments are kept for equal calls."""
 _MOST_AHEAD = 64 << 10
-"""The number of bytes that a client may send while its call runs, before the server stops reading."""
+"""The number of bytes that a client can send while its call runs, before the server stops reading."""
 
 _U32 = Struct(">I")
 _FIRST_BYTES = {
@@ -350,7 +350,7 @@ class Connection(asyncio.Protocol):
         self._run_elsewhere(head, lambda: self._answer(head, call, args))
 
     def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
-        """Answer a call in another thread. Later calls of the client wait for the answer."""
+        """Answer a call in another thread. The next calls of the client wait for the answer."""
         began = self._server.monotonic()
         self._begin()
         self._server.executor.submit(self._answer_elsewhere, asyncio.get_running_loop(), head, began, answer)
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
             loop.call_soon_threadsafe(self.done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
-        """Run a call, and return its reply and outcome. This method does not run in the event loop's thread."""
+        """Run a call, and return (reply, outcome). This method does not run in the event loop's thread."""
         assert self._client is not None
         known = call.method
         missing = [each for each in known.needed if getattr(args, each) is None]
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
         return self.reply(head, call, result)
 
     def reply(self, head: Head, call: Call, result: Any) -> tuple[bytes, str]:
-        """Return the reply of a successful call from its ``result``, and the outcome for the metrics."""
+        """Return a pair: the reply with the ``result`` of a successful call, and the outcome for the metrics."""
         if isinstance(result, Raw):
             return written_head(head, messages.REPLY) + result.field + messages.STOP, "ok"
         values = {"success": result} if call.method.has_success and result is not None else {}
@@ -525,7 +525,7 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),
 }
-"""A dict from exception to its substitutes, the best first. They are used by a method that does not declare the key."""
+"""A dict from an exception to its substitutes, the best first, for methods that do not declare this exception."""
 
 
 def exception_of(error: HivexError, method: Method) -> Any | None:

@@ -132,7 +132,7 @@ class Endpoint:
         return self._memory.cache.definition((name.name, normalise(table)), ids, cluster)  # type: ignore[arg-type]
 
     def kept_partitions(self, name: DatabaseName, table: str, ids: GivenList) -> tuple[StoredTable, Any] | None:
-        """Return a table and all its partitions from the cache, or None if the database must be read."""
+        """Return a pair from the cache: a table and all its partitions. Return None if the database must be read."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         found = self._memory.cache.partitions((name.name, normalise(table)), ids)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ class Endpoint:
     # -- links ---------------------------------------------------------------------------
 
     def link(self, name: DatabaseName, table: str) -> tuple[Link, StoredTable] | None:
-        """Return the link ``table@namespace`` with its source, or None if the name does not have this form.
+        """Return (link, source table) for ``table@namespace``, or None if the name does not have this form.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -253,7 +253,10 @@ class ClientLocks(LockManager):
         timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> Begun:
-        """Open a transaction, but leave its locks to a later call of :meth:`acquire`; see ``LockManager``."""
+        """Open a transaction without locks.
+
+        The caller must request the locks by :meth:`acquire`; see ``LockManager``.
+        """
         (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout, type=type)
         opened = Begun(txn_id)
         begun(opened)
@@ -275,7 +278,7 @@ class ClientLocks(LockManager):
 class WireBytes:
     """A cache of encoded answers. Each entry is valid only as long as the catalog's cache has the same objects.
 
-    When the cache is full, the oldest entries are dropped. Several threads may use one cache.
+    When the cache is full, the oldest entries are dropped. Several threads can use one cache.
     """
 
     def __init__(self, most_bytes: int) -> None:

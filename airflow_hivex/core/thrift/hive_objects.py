@@ -80,7 +80,7 @@ def hive_database(database: Database, given: str, location: str) -> Any:
 
 
 def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_created: bool = True) -> Any:
-    """Return Hive's structure of a table or view. ``given`` is the name to show for its database.
+    """Return Hive's structure of a table or view. ``given`` is the name to show for the database of the table.
 
     ``cluster`` is the cluster whose copy the client sees, or None for the primary copy. With ``as_created``, an
     external table that a client has created as managed is shown as managed. Clients before Hive 3 expect this.

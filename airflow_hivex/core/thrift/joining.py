@@ -36,7 +36,7 @@ class JoinedCall(NamedTuple):
 
 
 class JoinedCalls:
-    """The waiting calls of one method of Hive's interface, from any client. Use it in the event loop."""
+    """The waiting calls of one method of Hive's interface, from all clients. Use this class only in the event loop."""
 
     def __init__(self, endpoint: Endpoint, call: Call, executor: Executor) -> None:
         self._endpoint = endpoint

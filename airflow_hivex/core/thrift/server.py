@@ -132,7 +132,7 @@ class Server:
         return len(self.connections) + (0 if self._encrypted is None else len(self._encrypted))
 
     def admits(self, peer: str) -> bool:
-        """Return whether a new client may connect. If not, count it as refused."""
+        """Return whether a new client is allowed to connect, and count a refused client."""
         if not self.is_stopping and self.clients < self.limits.connections:
             return True
         self.metrics.refused += 1
@@ -172,7 +172,7 @@ _NO_FILES_S = 0.1
 
 
 class EncryptedListener:
-    """A listener that accepts the TLS clients of a server. It ends a handshake that takes longer than ``login_s``.
+    """A listener that accepts the TLS clients of a server. A handshake ends after ``login_s`` seconds at the latest.
 
     Clients in a handshake count as clients, in contrast to asyncio's own server.
     """

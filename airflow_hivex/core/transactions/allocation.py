@@ -127,7 +127,7 @@ _OF_NEW = _Statements(
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
     """Return the calls that allocate write ids to a new transaction.
 
-    Send them in the exchange that opens the transaction.
+    Send the calls in the exchange that opens the transaction.
 
     No write id is allocated if the new transaction has no locks. A table is skipped if another client has locked the
     next write id of the table. :func:`allocated_to_new` reads the answers.

@@ -56,7 +56,7 @@ def begin(
     If a lock would have to wait, the transaction has no locks and no write ids. The queries ``also`` run in the same
     database transaction, between the grant of the locks and the allocation of write ids. ``begun`` is called with the
     transaction. If ``begun`` raises an error, the transaction is aborted. One round trip, or two if the number of open
-    transactions may be near the limit.
+    transactions is perhaps near the limit.
 
     Raises:
         TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.

@@ -224,7 +224,7 @@ class Committer:
 def _asking(txn_id: int, exclusive_write_locks: bool) -> list[Call]:
     """Return the queries for the facts that decide how a transaction commits, and that look for write conflicts.
 
-    With ``exclusive_write_locks`` they do not look for conflicts.
+    With ``exclusive_write_locks`` the queries do not look for conflicts.
     """
     facts = [conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id])]
     return facts if exclusive_write_locks else [*facts, *conflicts.finding_conflicts(txn_id)]

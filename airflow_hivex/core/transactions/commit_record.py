@@ -36,7 +36,7 @@ _BY_LETTER = {each.value: each.name for each in (Operation.INSERT, Operation.UPD
 
 @dataclass(slots=True)
 class CommitFacts:
-    """The changes of a transaction to a table: its statements, numbers of rows and bytes, and the columns before.
+    """The changes of a transaction to a table: statements, numbers of rows and bytes, and the previous columns.
 
     An updated row counts as an added row and a deleted row.
     """

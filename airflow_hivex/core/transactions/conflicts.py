@@ -125,7 +125,7 @@ class ConflictFoundError(Exception):
 class Write:
     """A write of a transaction to a table or partition.
 
-    ``operation`` is None if the transaction has a write id of the table, but no component of the table.
+    ``operation`` is None if the transaction has a write id of the table, but no component for the table.
     """
 
     table_id: int

@@ -72,7 +72,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCounts:
-    """The numbers of open transactions and waiting lock requests, and the oldest of each.
+    """The numbers of open transactions and waiting lock requests, with the oldest transaction and the oldest request.
 
     ``now`` is the time of the count.
     """
@@ -175,7 +175,7 @@ class TransactionListing:
             ]
 
     def counts(self) -> TransactionCounts:
-        """Return the numbers of open transactions and waiting requests, and the oldest of each. Three queries."""
+        """Return the numbers of open transactions and waiting requests, with the oldest of both. Three queries."""
         is_open = _T.state == TxnState.OPEN.value
         waiting = select(func.count(_L.lock_id.distinct()), func.min(_L.requested_ms)).where(
             _L.state == LockState.WAITING.value

@@ -97,7 +97,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     ) -> list[int]:
         """Open ``count`` transactions, and return their consecutive ids.
 
-        More than ``hive.txn.max.open.batch`` are not opened.
+        At most ``hive.txn.max.open.batch`` transactions are opened.
 
         ``timeout`` is in seconds. Its default is ``hive.txn.timeout``, or ``hive.repl.txn.timeout`` for a transaction
         of replication. ``key`` is a name of up to 1,024 characters that the caller chooses. While the transaction with
@@ -576,7 +576,7 @@ class OpenTransactionLimit:
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN
 
     def check(self, open_count: int, now_ms: int) -> None:
-        """Compare the number of open transactions with the limit, and keep the number for later calls.
+        """Compare the number of open transactions with the limit, and keep the number for the next calls.
 
         Raises:
             TooManyOpenTransactionsError: the number has reached the limit, or has not fallen below 90 % of the limit

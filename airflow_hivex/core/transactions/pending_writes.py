@@ -35,10 +35,10 @@ class PendingWrite:
     """The write of one statement in an open transaction. ``directories`` is set when the statement has ended.
 
     If ``is_taken_back`` is true, the write is never committed, and its files are deleted. ``writer`` is the name of a
-    task or other part of the transaction's work. ``began`` is the number of the session that owns the write. If another
-    session repeats the work of the writer, this session has a higher number. ``operation`` is a running operation of a
-    Spark Connect server. ``statement`` is the fingerprint of the statement. With ``is_claimed`` the session is moving
-    the files to their final place.
+    task or other part of the transaction's work. ``began`` is the number of the session that owns the write. A session
+    that repeats the work of the writer has a higher number. ``operation`` is a running operation of a Spark Connect
+    server. ``statement`` is the fingerprint of the statement. With ``is_claimed`` the session is moving the files to
+    their final place.
 
     For a write to an external table, ``root`` is the folder of the table, and ``depth`` is the number of its partition
     keys. ``places`` are the folders into which the session moves files. With ``is_registered`` the files are visible,

@@ -1,7 +1,6 @@
 """The snapshots of transactions.
 
-Snapshots are read, compared with commits that they do not see, and kept. A kept snapshot keeps its files after the end
-of its transaction.
+A kept snapshot keeps the files that it sees, also after the end of its transaction.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest id for which the snapshot of ``txn_id`` sees all transactions up to this id as ended."""
+    """Return the highest id up to which the snapshot of ``txn_id`` sees every transaction as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 

@@ -134,7 +134,7 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
 
 def beginning_after(name: QualifiedName, table_id: int, first: int) -> Call:
-    """Return the call that stores the first write id of a new table. The answer to the call has this id as ``next``.
+    """Return the call that stores the first write id of a new table. The answer has this write id as ``next``.
 
     The first write id is ``first``, or a higher id that no former table of the name has used.
     """

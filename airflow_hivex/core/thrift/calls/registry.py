@@ -52,7 +52,7 @@ _CALLS: dict[str, Call] = {}
 
 
 def call(*names: str) -> Callable[[Serve], Serve]:
-    """Register a function as the :data:`Serve` of the methods of these names."""
+    """Register a function as the :data:`Serve` of the methods with these names."""
 
     def register(serve: Serve) -> Serve:
         for name in names:

@@ -98,7 +98,7 @@ _KEPT = {
     "metastore.disallow.incompatible.col.type.changes": "true",
     "metastore.partition.name.whitelist.pattern": "",
 }
-"""A dict from each key of Hive that a client is allowed to set to Hive's default. The keys have no effect here."""
+"""Hive's defaults of the configuration keys that a client is allowed to set. The keys have no effect here."""
 _DURATION = re.compile(r"\d+\s*[a-z]*", re.IGNORECASE)
 
 
@@ -185,7 +185,7 @@ def get_catalogs(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 
 @call("get_catalog")
 def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return a catalog. The catalog ``hive`` stands for all clusters; any other name is that of a cluster."""
+    """Return a catalog. The catalog ``hive`` stands for all clusters; any other name is the name of a cluster."""
     name = args.catName.name
     clusters = endpoint.services.clusters
     if name != "hive" and name not in clusters:

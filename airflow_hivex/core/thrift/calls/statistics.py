@@ -25,7 +25,7 @@ _EPOCH = date(1970, 1, 1)
 def _read(
     endpoint: Endpoint, database: str, table: str | None, ids: str | None, partitions: Sequence[str] = ()
 ) -> tuple[StoredTable, dict[str | None, Statistics]]:
-    """Return a table, and a dict from partition name to statistics. The name None stands for the whole table."""
+    """Return a pair: a table, and a dict from partition name to statistics. The name None means the whole table."""
     catalog = endpoint.services.catalog
     name = read_database(database).name
     stored = catalog.get_table(name, table or "", list_of(ids))

@@ -193,7 +193,7 @@ _CHECK = {level: _checking(level) for level in LockLevel}
 def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
     """Return calls that check whether locks could be granted now.
 
-    They could if every answer except the first has a row.
+    The locks could be granted if every answer except the first has a row.
 
     The first call makes new lock requests wait until the caller's database transaction ends.
     """

@@ -173,10 +173,10 @@ class LockManager:
     ) -> Begun:
         """Open a transaction, if possible with locks on all ``components`` and write ids, and return it.
 
-        If a lock would have to wait, the transaction has no locks and no write ids: call :meth:`acquire`, and then
-        allocate write ids. The queries ``also`` run after the locks are granted, in the same database transaction.
-        ``begun`` is called with the transaction. One round trip, or two if the number of open transactions may be near
-        the limit.
+        If a lock would have to wait, the transaction has no locks and no write ids. The caller must then call
+        :meth:`acquire` and allocate write ids. The queries ``also`` run after the locks are granted, in the same
+        database transaction. ``begun`` is called with the transaction. One round trip, or two if the number of open
+        transactions is perhaps near the limit.
 
         Raises:
             TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -203,7 +203,7 @@ class LockManager:
     ) -> LockRequest:
         """Return a lock request for :meth:`acquire_together`.
 
-        The arguments are those of :meth:`acquire`. Nothing is locked.
+        See :meth:`acquire` for the arguments. Nothing is locked.
 
         Raises:
             InvalidLockRequestError: there are no components, or a transaction's component has no operation.

@@ -37,8 +37,8 @@ from airflow_hivex.core.store.schema.base import partition_from_column
 CHANNEL = "hivex_locks"
 """The PostgreSQL channel on which removed lock requests are announced.
 
-A notification has the ids of the removed requests, separated by commas. An empty notification means that any requests
-can have been removed.
+A notification has the ids of the removed requests, separated by commas. If the text would be too long, the notification
+is empty.
 """
 
 # PostgreSQL takes payloads up to 8,000 bytes.

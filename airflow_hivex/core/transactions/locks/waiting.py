@@ -82,7 +82,7 @@ class LockWaiter:
 
         Raises:
             LockTimeoutError: the time limit is reached.
-            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
+            DeadlockError: the transaction was the youngest in a circle of waiting transactions, and was aborted.
             TransactionAbortedError, NoSuchLockError: the transaction, or the request, has ended.
         """
         began = self._monotonic()
@@ -250,7 +250,7 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
 
 
 def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[int]) -> Mapping[int, set[int]]:
-    """Return a dict from each waiting transaction to the transactions that block it. Two round trips."""
+    """Return a dict from transaction id to the waiting transactions that block the transaction. Two round trips."""
     queue = _Queue(connection, txn_ids)
     queries = [
         select(
