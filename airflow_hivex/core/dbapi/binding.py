@@ -42,7 +42,7 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
 
 
 def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Sequence[object] | None]:
-    """Return one item for each statement: all ``parameters`` if the statement has ``?`` markers, or else None.
+    """Return for each statement all ``parameters`` if it has ``?`` markers, or else None.
 
     Raises:
         InvalidParametersError: there are parameters, but no statement has a marker.

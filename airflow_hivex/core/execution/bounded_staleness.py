@@ -51,9 +51,10 @@ def read_earlier(
     contents: ReadContents,
     running: Running | None,
 ) -> EarlierRead:
-    """Return the tables as of the moment of a replication, and the route. The query has no route to current rows.
+    """Return a query's tables as of the moment of a replication, and the route.
 
-    If no candidate cluster can serve such a moment, the route names no cluster, and has a reason for each candidate.
+    Call this function if the query has no route to current rows. If no candidate cluster can serve the moment of a
+    replication, the route names no cluster, and has a reason for each candidate.
     """
     limit = context.session.max_lag
     catalog = context.services.catalog

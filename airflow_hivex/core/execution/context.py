@@ -244,9 +244,9 @@ class SessionState:
     """The state of a session: the current database, the pinned cluster, the transaction, the running statement.
 
     ``runner`` runs jobs instead of the cluster's own runner. ``report`` is called with the progress of a job that takes
-    longer than a few seconds. If ``report`` is None, the progress is logged. ``max_lag`` is the lag of copies that
-    queries of the session accept. With ``server_jobs_only`` no job runs in this process. ``objects`` are the temporary
-    objects.
+    longer than a few seconds. If ``report`` is None, the progress is logged. ``max_lag`` is the greatest lag of copies
+    that queries of the session accept. With ``server_jobs_only`` no job runs in this process. ``objects`` are the
+    temporary objects.
     """
 
     user: str

@@ -124,7 +124,7 @@ class Bitmaps:
     """The bitmaps of deleted rows, one for each writer, which follow each other in ``words``.
 
     ``offsets`` has each bitmap's first word and number of words. ``skipped`` has the number of empty words at each
-    bitmap's beginning, which are not stored.
+    bitmap's beginning. These empty words are not stored.
     """
 
     words: Any
