@@ -35,7 +35,7 @@ class KeptRowsLostError(Exception):
 
 
 class Kept:
-    """The rows that a job stores in Spark until it ends."""
+    """The rows that a job stores in Spark until the job ends."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -90,7 +90,7 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
-    """Return the ids of executors with stored rows, or an empty set if the driver runs all tasks or reports no ids."""
+    """Return the ids of executors with stored rows. The set is empty if Spark does not report them."""
     if is_connect(spark):
         return set()
     # Not imported at the top: a client of Spark Connect may not have it.

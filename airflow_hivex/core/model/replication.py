@@ -78,10 +78,10 @@ class CopyProgress:
 class CopyStatus:
     """The current state of the copy of a partition on a cluster. ``partition`` is None for a table without partitions.
 
-    ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary. It is 0 for a
-    current copy, and None for the primary and if the time is not known. ``write_id`` is the highest write id of the
-    copy, and ``lag_commits`` is the number of commits that the copy lacks, without compactions. For a table without
-    transactions, all these numbers are 0.
+    ``lag_ms`` is the age of the oldest directory that the copy lacks, counted from its registration on the primary.
+    ``lag_ms`` is 0 for a current copy, and None for the primary or if the age is not known. ``write_id`` is the highest
+    write id of the copy, and ``lag_commits`` is the number of commits that the copy lacks, without compactions. For a
+    table without transactions, all these numbers are 0.
     """
 
     partition: str | None
@@ -245,7 +245,7 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """The progress of a running move. Round 1 copies all files, and each further ``round`` copies writes since then.
+    """The progress of a running move. Round 1 copies all files. Each further round copies the writes since then.
 
     ``bytes_done`` and ``size_bytes`` are those of the table that is being copied. ``bytes_copied`` is the number of
     bytes of the tables that were copied before this table.

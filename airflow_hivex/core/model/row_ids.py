@@ -98,7 +98,7 @@ _FIELD_MASK = (1 << _FIELD_BITS) - 1
 class BucketProperty:
     """The version, bucket id and statement id of a bucket property.
 
-    A bucket property of version 0 is the bucket id itself. It has no statement id.
+    A bucket property of version 0 is the bucket id itself, and has no statement id.
     """
 
     version: int

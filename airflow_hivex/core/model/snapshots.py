@@ -106,9 +106,9 @@ def lag_text(lag_ms: int, commits: int) -> str:
 class AsOf:
     """The old snapshot that a query has read, because the copies on its cluster lag.
 
-    ``time`` is the time of the snapshot. ``commits`` is the number of commits to the read tables that the snapshot does
-    not see, and ``lag_ms`` is the age of the oldest of these commits. ``write_ids`` is a dict from the full name of
-    each transactional table to the highest write id that the snapshot sees.
+    ``time`` is the time of the snapshot. ``commits`` is the number of commits to the query's tables that the snapshot
+    does not see, and ``lag_ms`` is the age of the oldest of these commits. ``write_ids`` is a dict from the full name
+    of each transactional table to the highest write id that the snapshot sees.
     """
 
     time: datetime

@@ -73,7 +73,7 @@ class ColumnStatistics:
 class Statistics:
     """The statistics of a table or partition. ``num_rows`` is None if only sizes were counted.
 
-    ``columns`` is a dict from the column's name in files to its statistics.
+    ``columns`` is a dict from the name of a column in files to the statistics of the column.
     """
 
     num_rows: int | None

@@ -33,7 +33,7 @@ _OLDER = "older"
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """The bytes of tables in primary copies, in secondary copies, and in files that wait for the cleaner, and the rows.
+    """The bytes of tables: in primary copies, in secondary copies, and in files that wait for the cleaner.
 
     ``owned_rows`` is the number of inserted rows, less the number of delete events.
     """

@@ -362,7 +362,7 @@ def leave_copies(
 
 
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
-    """Mark the copies that a cancelled move has made for withdrawal, unless ``keeps_copies`` is true.
+    """Mark for withdrawal the copies that a cancelled move has made, unless ``keeps_copies`` is true.
 
     If the cluster had a copy of the table before the move, this copy stays.
     """

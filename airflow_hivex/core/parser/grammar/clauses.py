@@ -134,7 +134,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """Return the key that comes next: a string, or words with points between them, in the case of the text."""
+    """Return the key that comes next: a string, or words with points between them. Its case is not changed."""
     if cursor.at_kind(Kind.STRING):
         # Two strings in a row are a key and its value: = may be left out.
         return unquote(cursor.next("a property"))
