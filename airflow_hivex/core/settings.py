@@ -76,7 +76,7 @@ def describe(name: str) -> Setting:
 
 
 def without_effect(name: str) -> Ignored | None:
-    """Return the description of a parameter of Hive that has no effect here, or None for any other name."""
+    """Return the description of a parameter of Hive that has no effect in this project, or None for any other name."""
     pattern = next((ignored for pattern, ignored in _IGNORED_PATTERNS if pattern.fullmatch(name)), None)
     return _IGNORED.get(name) or pattern
 
@@ -136,7 +136,7 @@ class Settings(Mapping[str, Any]):
 
 
 def _is_ignored(name: str, value: object) -> bool:
-    """Return whether a parameter of Hive has no effect here.
+    """Return whether a parameter of Hive has no effect in this project.
 
     A warning is logged once for each name, unless Hive would do the same as this project with the value.
     """

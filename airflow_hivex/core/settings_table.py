@@ -33,7 +33,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A parameter of Hive that has no effect here. ``instead`` describes what this project does for every value.
+    """A parameter of Hive without effect in this project. ``instead`` describes what this project does for every value.
 
     ``as_if`` is the value, as text, with which Hive would do the same, or None if Hive has no such value.
     """

@@ -176,10 +176,10 @@ def _whole_statement(cursor: Cursor) -> Statement:
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
     """Refuse a statement that would change a link, because links are read-only (HIVE-2989).
 
-    DROP TABLE and DROP VIEW are not refused here, but refuse a link when they run.
+    DROP TABLE and DROP VIEW are accepted, because they refuse a link when they run.
 
     Raises:
-        UnsupportedStatementError: the statement changes a link, or shows its locks or compactions.
+        UnsupportedStatementError: the statement changes a link, or shows the locks or compactions of a link.
     """
     if isinstance(statement, ExplainRoute):
         statement = statement.statement

@@ -136,7 +136,7 @@ class CopyLeftovers:
                 later(connection, marked.values(unused_txn_id=txn_id, unused_ms=now_ms))
 
     def _delete(self, left: Sequence[_Left]) -> int:
-        """Delete the files of places on one cluster, and then their records; return the number of deleted records."""
+        """Delete the files of places on one cluster, and then the places' records. Return the number of records."""
         cluster = left[0].cluster
         self._services.roots.check(cluster)
         tables = sorted({(each.database, each.table_id) for each in left if each.database is not None})

@@ -60,7 +60,7 @@ class ConnectOperation:
     def interrupt(self) -> None:
         """Ask the server to stop the operation of an earlier process.
 
-        An operation that this process has begun is not stopped by this method, but by its tag.
+        This method does not stop an operation that this process has begun. Such an operation is stopped by its tag.
         """
         from pyspark.sql.connect.proto import base_pb2
 

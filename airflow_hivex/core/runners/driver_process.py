@@ -414,7 +414,7 @@ class SubmitRunner:
             ClusterUnreachableError: the cluster manager does not answer, or the executors were lost; no rows were
                 written.
             SparkProcessError: the driver has ended; no rows were written.
-            JobError: any other failure, such as an overflow, or a Spark that is not installed here.
+            JobError: any other failure, such as an overflow, or a Spark that is not installed on this machine.
         """
         from airflow_hivex.core.job import documents
 

@@ -1,4 +1,4 @@
-"""CREATE TABLE in Spark's and in Hive's form, and its clauses after the columns."""
+"""CREATE TABLE in Spark's and in Hive's form, and the clauses after the list of columns."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def read_definition(cursor: Cursor) -> Query:
 def definition(query: Query, names: Sequence[TableName], given: Sequence[Column], named: Sequence[str]) -> str:
     """Return the query text to store for a view, with the database of each table and a list of the view's columns.
 
-    ``names`` are the full names of the tables that the query reads, in the order of its references. ``given`` are the
-    columns of the query, and ``named`` are the view's names for these columns, in the same order.
+    ``names`` are the full names of the tables that the query reads, in the order of the query's references. ``given``
+    are the columns of the query, and ``named`` are the view's names for these columns, in the same order.
     """
     text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
     if len({column.name.lower() for column in given}) < len(given):

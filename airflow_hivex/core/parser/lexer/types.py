@@ -32,7 +32,7 @@ _FIELD = re.compile(r"\w+")
 def type_of(text: str) -> str:
     """Return the type that a text names, in Hive's spelling with all lengths.
 
-    Spark's name TIMESTAMP WITH LOCAL TIME ZONE is refused here. :func:`read_type` accepts this name in statements.
+    Spark's name TIMESTAMP WITH LOCAL TIME ZONE is refused. Only :func:`read_type` accepts this name, in statements.
 
     Raises:
         StatementSyntaxError: the text is not a type.

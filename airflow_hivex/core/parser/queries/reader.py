@@ -1,4 +1,4 @@
-"""The reader of queries. sqlglot parses a query, so that its tables, columns and filters can be found.
+"""The reader of queries. sqlglot parses a query, so that the query's tables, columns and filters can be found.
 
 The names ``T@Y`` of links are found before sqlglot parses the query.
 """

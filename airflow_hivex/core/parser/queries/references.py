@@ -102,7 +102,8 @@ class QueryReader:
     def _qualifiers(self, reader: ScopeReader, replaced_ends: Collection[int]) -> list[TextEdit]:
         """Return the edits that shorten ``database.table.column`` to the table's alias and the column.
 
-        A column that ends at one of ``replaced_ends`` gets no edit, because another edit replaces its qualifiers, too.
+        A column that ends at one of ``replaced_ends`` gets no edit, because another edit replaces the column with its
+        qualifiers.
         """
         taken = {source.alias for scope in reader.scopes for source in scope.sources}
         named: list[tuple[list[exp.Identifier], Source, bool]] = []

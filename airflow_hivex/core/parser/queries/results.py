@@ -1,4 +1,4 @@
-"""The facts about a query's result that its text shows: columns, lists of VALUES, and which values are constant texts.
+"""The facts that a query's text shows about the result: columns, lists of VALUES, and which values are constant texts.
 
 Hive stores a constant text in a column of another type if the text is a valid value of this type. So an INSERT casts
 each single value of VALUES to the type of the value's column. Source: docs/reference/statements.md, "Texts in columns

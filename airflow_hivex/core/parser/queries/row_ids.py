@@ -29,7 +29,7 @@ def read_row_ids(
     """Return the uses of ROW__ID in the query. ``places`` is a dict from tables to indexes in the query's references.
 
     Raises:
-        UnsupportedStatementError: the query begins with FROM without SELECT, so its implied ``*`` cannot be replaced.
+        UnsupportedStatementError: the query begins with FROM without SELECT, so the implied ``*`` cannot be replaced.
     """
     return _RowIdReader(text, reader, tokens, places, resolve).read()
 

@@ -72,10 +72,10 @@ class Source:
 
     ``table`` is the table of the warehouse, or None for other sources. ``start`` and ``end`` are the places of the
     table's name in the text. ``nullable`` is true if an outer join can have made the source's columns NULL. ``visible``
-    is true if the source's columns can be named outside of its join. ``filterable`` is true if a condition can be
-    applied while the table is read: the columns are not renamed, and no sample is taken. ``output`` is the output of a
-    source that is not a table. ``inner`` are the sources that an alias for a join hides. ``derived`` is the query of
-    the source, if conditions can be added to this query.
+    is true if the source's columns can be named outside of the join of the source. ``filterable`` is true if a
+    condition can be applied while the table is read: the columns are not renamed, and no sample is taken. ``output`` is
+    the output of a source that is not a table. ``inner`` are the sources that an alias for a join hides. ``derived`` is
+    the query of the source, if conditions can be added to this query.
     """
 
     alias: str
@@ -407,7 +407,7 @@ class ScopeReader:
     # -- FROM --------------------------------------------------------------------
 
     def _item(self, node: exp.Expr, names: Names, scope: Scope) -> list[Source]:
-        """Return the sources of one item of FROM and of its joins."""
+        """Return the sources of one item of FROM and of the item's joins."""
         if isinstance(node, exp.Table):
             sources = [self._table(node, names, scope)]
         elif isinstance(node, exp.Subquery):
@@ -461,7 +461,7 @@ class ScopeReader:
     def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
         """Add a join's condition with the sources whose rows it restricts, and mark the sources that can become NULL.
 
-        An outer join keeps rows of its preserved side that fail ON, so the condition restricts only the other side.
+        An outer join keeps all rows of its preserved side, so the condition restricts only the other side.
         """
         side, kind = join.side, join.kind
         known = join.method in ("", "NATURAL") and kind in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
