@@ -26,7 +26,6 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.catalog.table_rows import SELECT_SECONDARIES, SELECT_TABLES
-from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots import valid_lists
@@ -84,11 +83,11 @@ def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
 
 
 def read_lists(
-    connection: Connection, table: Table, table_id: int, txn_id: int | None
+    connection: Connection, full_name: str, table_id: int, txn_id: int | None
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
-    """Return the snapshot of a transaction, or the current one, and the table's write id list in it. One round trip."""
+    """Return the snapshot of a transaction, or the current one, and a table's write id list in it. One round trip."""
     (rows,) = together(connection, lists_call(table_id, txn_id))
-    return lists_from(rows, table, table_id, txn_id)
+    return lists_from(rows, full_name, table_id, txn_id)
 
 
 def lists_call(table_id: int, txn_id: int | None) -> Call:
@@ -97,13 +96,13 @@ def lists_call(table_id: int, txn_id: int | None) -> Call:
 
 
 def lists_from(
-    rows: Sequence[Any], table: Table, table_id: int, txn_id: int | None
+    rows: Sequence[Any], full_name: str, table_id: int, txn_id: int | None
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
     """Return the result of :func:`read_lists` from the rows of :func:`lists_call`."""
     (last,) = (row for row in rows if row.kind == _TXNS)
     write_ids = [(row.kind, row.table_id, row.first, row.second) for row in rows if row.kind != _TXNS]
     valid_txns = valid_txns_of(last.number, last.first, last.second, txn_id)
-    return valid_txns, write_id_lists({table_id: table.full_name}, write_ids, valid_txns)[table_id]
+    return valid_txns, write_id_lists({table_id: full_name}, write_ids, valid_txns)[table_id]
 
 
 def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:

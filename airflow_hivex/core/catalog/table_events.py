@@ -45,7 +45,7 @@ def record_table_event(
 
     def with_list(rows: Sequence[Any]) -> dict[str, Any]:
         assert table_id is not None
-        return complete(lists_from(rows, table, table_id, txn_id)[1])
+        return complete(lists_from(rows, table.full_name, table_id, txn_id)[1])
 
     def with_id(rows: Sequence[Any]) -> dict[str, Any]:
         assert valid_write_ids is not None

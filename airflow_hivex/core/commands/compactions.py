@@ -9,6 +9,7 @@ from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionResponse, CompactionState, show_row
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.parser.statements import AbortCompactions, Compact, ShowCompactions, Vacuum
 
 _ANSWER = ("compactionid", "state", "message")
@@ -20,14 +21,15 @@ def compact(context: StatementContext, statement: Compact) -> Result:
     With AND WAIT, the state is the state at the end of the compaction. The message of a refused request is the reason.
     """
     database, name = context.session.qualify(statement.table)
-    table = context.services.catalog.get_table(database, name)
-    check_compactable(table)
-    if statement.each_partition and statement.partition is None and table.is_partitioned:
-        return _compact_each(context, statement, table)
     partition = None
-    if statement.partition is not None:
-        partition = partition_name_of(f"{COMPACT} with PARTITION", table, statement.partition)
-    response = _request(context, statement, table, partition)
+    if statement.each_partition or statement.partition is not None:
+        table = context.services.catalog.get_table(database, name)
+        check_compactable(table)
+        if statement.partition is not None:
+            partition = partition_name_of(f"{COMPACT} with PARTITION", table, statement.partition)
+        elif table.is_partitioned:
+            return _compact_each(context, statement, table)
+    response = _request(context, statement, (database, name), partition)
     row = (str(response.id), response.state.shown, response.message)
     return Result(list(_ANSWER), [row])
 
@@ -44,11 +46,12 @@ def _compact_each(context: StatementContext, statement: Compact, table: Table) -
     return Result(["partition", *_ANSWER], rows)
 
 
-def _request(context: StatementContext, statement: Compact, table: Table, partition: str | None) -> CompactionResponse:
+def _request(
+    context: StatementContext, statement: Compact, name: QualifiedName, partition: str | None
+) -> CompactionResponse:
     compactor = context.services.compactor
     response = compactor.request(
-        table.database,
-        table.name,
+        *name,
         partition,
         statement.type,
         pool=statement.pool,

@@ -83,7 +83,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
         emptied = with_empty_bases(context, running, write, written, names)
 
         def change(connection: Connection) -> None:
-            _, write_ids = read_lists(connection, table, table.id, running.txn_id)
+            _, write_ids = read_lists(connection, table.full_name, table.id, running.txn_id)
             catalog = services.catalog.joining(connection)
             catalog.alter_table(table.database, table.name, converted, write_ids, running.txn_id)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_, select
 
+from airflow_hivex.core.catalog.snapshot_rows import read_lists
 from airflow_hivex.core.model.compaction import CompactionState, resource_name
 from airflow_hivex.core.model.compaction_thresholds import Aborts, Candidate, CandidateTable, DirectoryTotals
 from airflow_hivex.core.model.objects import INSERT_ONLY, TRANSACTIONAL_PROPERTIES
@@ -177,8 +178,13 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
     """Return the snapshot of the given tables for a compaction that begins now.
 
-    ``names`` is a dict from table id to full name. One query, and one more for each 5,000 tables.
+    ``names`` is a dict from table id to full name. One query for one table; for several tables one query, and one more
+    for each 5,000 tables.
     """
+    if len(names) == 1:
+        ((table_id, name),) = names.items()
+        valid_txns, of_table = read_lists(connection, name, table_id, None)
+        return Snapshot(valid_txns, {table_id: ValidCompactorWriteIdList.from_snapshot(of_table)})
     valid_txns = read_valid_txns(connection)
     found: dict[int, ValidCompactorWriteIdList] = {}
     for batch in batches(list(names), _TABLES_A_BATCH):

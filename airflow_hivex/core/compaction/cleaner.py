@@ -86,7 +86,7 @@ class Cleaner:
 
         A DROP TABLE, or the cleaning of a compaction, can also delete such data.
         """
-        entries = self._cleaning.abort_cleanups()
+        _, entries = self._cleaning.ready()
         if not entries:
             return
         with self._services.store.read() as connection:
@@ -111,15 +111,12 @@ class Cleaner:
         """
         # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
+        ready, cleanups = self._cleaning.ready()
         entries = sorted(
-            self._cleaning.next_entries(),
+            ready,
             key=lambda entry: (entry.committed_at is not None and to_ms(entry.committed_at) > kept_since, entry.id),
         )
-        paused = {
-            (entry.table_id, entry.partition): entry
-            for entry in self._cleaning.abort_cleanups()
-            if not self._cleaning.is_due(entry)
-        }
+        paused = {(entry.table_id, entry.partition): entry for entry in cleanups if not self._cleaning.is_due(entry)}
         with self._services.store.read() as connection:
             aborted = read_aborted(connection)
         works: dict[Resource, CleaningWork] = {}

@@ -71,29 +71,34 @@ class CleaningQueue(JoinsTransactions):
         If a table or partition has several entries, the one with the lowest ``highest_write_id`` is returned. The
         result has at most ``metastore.compactor.fetch.size`` entries. One query.
         """
-        return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
+        return [entry for entry in self.ready()[0] if self.is_due(entry)][: self._most]
 
-    def next_entries(self) -> list[Compaction]:
-        """Return one entry for each table or partition, the oldest first, including paused entries. One query.
+    def ready(self) -> tuple[list[Compaction], list[Compaction]]:
+        """Return the entries that are ready for cleaning, the oldest first, including paused entries. One query.
 
-        If a table or partition has several entries, the one with the lowest ``highest_write_id`` is returned.
+        The first list has one entry for each table or partition. If a table or partition has several entries, the one
+        with the lowest ``highest_write_id`` is returned. The second list has the entries of type ABORT_CLEANUP. While
+        such an entry is paused, the cleaner skips the aborted data of its table or partition.
         """
         with self._read() as connection:
-            rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
+            rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
+        cleanups = [entry for entry in found if entry.type is CompactionType.ABORT_CLEANUP]
         lowest: dict[tuple[int, str | None], Compaction] = {}
         for entry in found:
+            if entry.type is CompactionType.ABORT_CLEANUP:
+                continue
             key = (entry.table_id, entry.partition)
             other = lowest.get(key)
             if other is None or (entry.highest_write_id or 0) < (other.highest_write_id or 0):
                 lowest[key] = entry
-        return sorted(lowest.values(), key=lambda entry: entry.id)
+        return sorted(lowest.values(), key=lambda entry: entry.id), cleanups
 
     def note_abort_cleanup(self, request: CompactionRequest, message: str) -> Compaction:
         """Record that files of aborted transactions could not be deleted. Return the queue entry for the next attempt.
 
         The entry has the type ABORT_CLEANUP and is ready for cleaning after a pause. If the table or partition already
-        has such an entry, one more failure is counted in it. :meth:`abort_cleanups` returns these entries.
+        has such an entry, one more failure is counted in it. the second list of :meth:`ready` has these entries.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -119,15 +124,6 @@ class CleaningQueue(JoinsTransactions):
             return compaction_from_row(row)
 
         return self._write(work, "note cleanup")
-
-    def abort_cleanups(self) -> list[Compaction]:
-        """Return the entries of type ABORT_CLEANUP, including paused entries. One query.
-
-        While an entry is paused, the cleaner skips the aborted data of its table or partition.
-        """
-        with self._read() as connection:
-            rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
-            return [compaction_from_row(row) for row in rows]
 
     def is_due(self, entry: Compaction) -> bool:
         """Return whether the pause of an entry that is ready for cleaning is over."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, not_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, not_, or_, select, update
 
 from airflow_hivex import __version__
 from airflow_hivex.core.compaction.candidates import Resource
@@ -18,6 +19,7 @@ from airflow_hivex.core.compaction.queue_entries import (
     IS_INITIATED,
     IS_READY,
     IS_WORKING,
+    LOCKING_IDS,
     MESSAGE_LENGTH,
     QUEUE_COLUMNS,
     Q,
@@ -90,8 +92,9 @@ class CompactionQueue(JoinsTransactions):
 
         def work(connection: Connection) -> list[CompactionResponse]:
             now = self._clock()
-            first = lock_ids(connection)
-            in_the_way = _InTheWay(connection, {request.table_id for request in requests})
+            queries = _InTheWay.queries({request.table_id for request in requests})
+            ((last,),), *entries = together(connection, LOCKING_IDS, *queries)
+            first, in_the_way = last + 1, _InTheWay(chain(*entries))
             rows: list[dict[str, Any]] = []
             responses = []
             for request in requests:
@@ -270,10 +273,8 @@ class CompactionQueue(JoinsTransactions):
         """
 
         def work(connection: Connection) -> Compaction:
-            highest = connection.execute(
-                select(counters.c.value).where(counters.c.name == "txn").with_for_update(read=True)
-            ).scalar_one()
-            values = {"next_txn_id": highest, "committed_ms": self._clock()}
+            highest = select(counters.c.value).where(counters.c.name == "txn").with_for_update(read=True)
+            values = {"next_txn_id": highest.scalar_subquery(), "committed_ms": self._clock()}
             return change(connection, entry, values, CompactionState.READY_FOR_CLEANING)
 
         return self._write(work, "ready for cleaning")
@@ -310,7 +311,7 @@ class CompactionQueue(JoinsTransactions):
         self._write(lambda connection: end(connection, entry, state, message, self._clock()), f"mark {state.shown}")
 
     def requeue_lost(self) -> list[int]:
-        """Return entries of lost workers to the queue; return their ids. Two queries, or three if an entry has failed.
+        """Return entries of lost workers to the queue; return their ids. One query if no entry is lost.
 
         A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, if it has not reported a
         transaction within ``hive.txn.timeout``, or if its transaction has been aborted. If an entry is ready for
@@ -323,15 +324,19 @@ class CompactionQueue(JoinsTransactions):
         may_be_alive = txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value])
         is_alive = select(txns.c.id).where(of_entry, may_be_alive).exists()
         is_aborted = select(txns.c.id).where(of_entry, txns.c.state == TxnState.ABORTED.value).exists()
+        now = self._clock()
+        is_lost = or_(
+            Q.started_ms < now - self._worker_timeout_ms,
+            and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
+            and_(Q.txn_id.is_not(None), not_(is_alive)),
+        )
+        found = select(Q.id).where(or_(and_(IS_READY, is_aborted), and_(IS_WORKING, is_lost))).limit(1)
+        with self._read() as connection:
+            if connection.execute(found).first() is None:
+                return []
 
         def work(connection: Connection) -> list[int]:
-            now = self._clock()
             uncommitted = select(*QUEUE_COLUMNS).where(IS_READY, is_aborted).with_for_update(of=compaction_queue)
-            is_lost = or_(
-                Q.started_ms < now - self._worker_timeout_ms,
-                and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
-                and_(Q.txn_id.is_not(None), not_(is_alive)),
-            )
             requeuing = (
                 update(compaction_queue)
                 .where(IS_WORKING, is_lost)
@@ -349,20 +354,21 @@ class CompactionQueue(JoinsTransactions):
 class _InTheWay:
     """The queue entries of some tables, which decide whether a request is refused."""
 
-    def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
+    def __init__(self, rows: Iterable[Any]) -> None:
         self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}
         self._to_clean: dict[tuple[int, str], dict[int | None, int]] = {}
-        for batch in batches(sorted(table_ids)):
-            for row in connection.execute(
-                select(Q.id, Q.table_id, Q.partition, Q.state, Q.highest_write_id).where(
-                    Q.table_id.in_(batch), ~IS_ABORT_CLEANUP
-                )
-            ):
-                key, state = (row.table_id, row.partition), CompactionState(row.state)
-                if state is CompactionState.READY_FOR_CLEANING:
-                    self._to_clean.setdefault(key, {})[row.highest_write_id] = row.id
-                else:
-                    self._active[key] = (row.id, state)
+        for row in rows:
+            key, state = (row.table_id, row.partition), CompactionState(row.state)
+            if state is CompactionState.READY_FOR_CLEANING:
+                self._to_clean.setdefault(key, {})[row.highest_write_id] = row.id
+            else:
+                self._active[key] = (row.id, state)
+
+    @staticmethod
+    def queries(table_ids: Collection[int]) -> list[Select[Any]]:
+        """Return the queries for the rows of the entries of some tables."""
+        entries = select(Q.id, Q.table_id, Q.partition, Q.state, Q.highest_write_id)
+        return [entries.where(Q.table_id.in_(batch), ~IS_ABORT_CLEANUP) for batch in batches(sorted(table_ids))]
 
     def add(self, request: CompactionRequest, compaction_id: int) -> None:
         self._active[_key(request)] = (compaction_id, CompactionState.INITIATED)

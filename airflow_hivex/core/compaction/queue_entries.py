@@ -42,12 +42,16 @@ _OF_IDS = counters.c.name == "compaction"
 _HOST = socket.gethostname()
 
 
+LOCKING_IDS = select(counters.c.value).where(_OF_IDS).with_for_update()
+"""The query of :func:`lock_ids`, whose row has the last id."""
+
+
 def lock_ids(connection: Connection) -> int:
     """Lock the counter of ids until the caller's database transaction ends, and return the next id.
 
     No other client can create an entry meanwhile.
     """
-    return int(connection.execute(select(counters.c.value).where(_OF_IDS).with_for_update()).scalar_one()) + 1
+    return int(connection.execute(LOCKING_IDS).scalar_one()) + 1
 
 
 def take_ids(connection: Connection, count: int) -> None:

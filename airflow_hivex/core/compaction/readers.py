@@ -13,11 +13,11 @@ Source: docs/reference/compaction.md, "Readers".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.cleaning import Blocker, View, capped, settled_below
@@ -26,8 +26,9 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.versions import without
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.settings import HISTORY_RETENTION
-from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.snapshots.valid_lists import VALID_TXNS, read_valid_write_ids, valid_txns_of
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import together
 from airflow_hivex.core.store.schema import (
     databases,
     kept_snapshots,
@@ -95,9 +96,11 @@ class Readers:
         self._names = names
         self._without_locks = without_locks
         self._write_ids: dict[ValidTxnList, Mapping[int, ValidWriteIdList]] = {}
-        self.valid_txns = read_valid_txns(connection)
-        self._open = _read_open(connection)
-        self._kept = _read_kept(connection, now_ms)
+        # The database answers them in this order, each after the commits before its own start.
+        ((last, open_ids, aborted_ids),), *open_rows, kept = together(connection, VALID_TXNS, *_OPEN, _kept_at(now_ms))
+        self.valid_txns = valid_txns_of(last, open_ids, aborted_ids, None)
+        self._open = _open_from(*open_rows)
+        self._kept = _kept_from(kept)
         # Read after the snapshot, so that all commits in the snapshot are recorded.
         self._since = {table_id: now_ms - kept_ms for table_id, kept_ms in retentions.items() if kept_ms}
         self._later = _read_later(connection, self._since)
@@ -151,41 +154,44 @@ class Readers:
         return found
 
 
-def _read_kept(connection: Connection, now_ms: int) -> Mapping[int, list[tuple[Blocker, int]]]:
-    """Return a dict from table id to the snapshots that are kept for DataFrames and for lists of files."""
+def _kept_at(now_ms: int) -> Select[Any]:
+    """Return the query whose rows :func:`_kept_from` reads."""
     k = kept_snapshots.c
+    return select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)
+
+
+def _kept_from(rows: Iterable[Any]) -> Mapping[int, list[tuple[Blocker, int]]]:
+    """Return a dict from table id to the snapshots that are kept for DataFrames and for lists of files."""
     found: defaultdict[int, list[tuple[Blocker, int]]] = defaultdict(list)
-    query = select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)
-    for row in connection.execute(query):
+    for row in rows:
         until = f"a DataFrame or a list of files, kept until {to_datetime(row.expires_ms)}"
         blocker = Blocker(row.txn_id, row.user, "-", until, to_datetime(row.started_ms))
         found[row.table_id].append((blocker, row.settled_txn_id))
     return found
 
 
-def _read_open(connection: Connection) -> list[_Open]:
-    t, held = txns.c, locks.c
-    locked = connection.execute(
-        select(held.txn_id, held.operation, tables.c.id)
-        .select_from(
-            locks.outerjoin(databases, databases.c.name == held.database).outerjoin(
-                tables, and_(tables.c.database_id == databases.c.id, tables.c.name == held.table, ~tables.c.dropped)
-            )
+_T, _HELD = txns.c, locks.c
+_OPEN = (
+    select(_HELD.txn_id, _HELD.operation, tables.c.id)
+    .select_from(
+        locks.outerjoin(databases, databases.c.name == _HELD.database).outerjoin(
+            tables, and_(tables.c.database_id == databases.c.id, tables.c.name == _HELD.table, ~tables.c.dropped)
         )
-        .where(held.txn_id > 0, held.table != "")
-        .distinct()
-    ).all()
-    written = connection.execute(
-        select(txn_components.c.txn_id, txn_components.c.table_id)
-        .join(txns, t.id == txn_components.c.txn_id)
-        .where(t.state == TxnState.OPEN.value)
-        .distinct()
-    ).all()
-    rows = connection.execute(
-        select(t.id, t.min_open_id, t.snapshot, t.user, t.host, t.agent_info, t.started_ms)
-        .where(t.state == TxnState.OPEN.value)
-        .order_by(t.id)
-    ).all()
+    )
+    .where(_HELD.txn_id > 0, _HELD.table != "")
+    .distinct(),
+    select(txn_components.c.txn_id, txn_components.c.table_id)
+    .join(txns, _T.id == txn_components.c.txn_id)
+    .where(_T.state == TxnState.OPEN.value)
+    .distinct(),
+    select(_T.id, _T.min_open_id, _T.snapshot, _T.user, _T.host, _T.agent_info, _T.started_ms)
+    .where(_T.state == TxnState.OPEN.value)
+    .order_by(_T.id),
+)
+"""The queries whose rows :func:`_open_from` reads: the locks, the components, and then the open transactions."""
+
+
+def _open_from(locked: Iterable[Any], written: Iterable[Any], rows: Iterable[Any]) -> list[_Open]:
     found = {
         row.id: _Open(
             Blocker(row.id, row.user, row.host, row.agent_info, to_datetime(row.started_ms)),

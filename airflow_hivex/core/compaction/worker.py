@@ -61,7 +61,6 @@ from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.transactions.heartbeats import TransactionJob, heartbeats
 
 log = logging.getLogger(__name__)
@@ -199,13 +198,10 @@ class CompactionWorker:
     # -- the merged directories ---------------------------------------------------------
 
     def _find(self, connection: Connection, entry: Compaction, txn_id: int) -> CompactionWork:
-        valid_txns = read_valid_txns(connection, txn_id)
-        names = {entry.table_id: f"{entry.database}.{entry.table}"}
-        seen = read_valid_write_ids(connection, names, valid_txns)[entry.table_id]
+        valid_txns, seen = read_lists(connection, f"{entry.database}.{entry.table}", entry.table_id, txn_id)
         write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
         # Read after the snapshot, so that the table has all columns of the writes in the snapshot.
         target = find_target(connection, entry, self._services.settings, self._services.clusters)
-        started = self._queue.joining(connection).mark_started(entry, txn_id, write_ids.high_watermark)
         partition_ids = [target.partition_id] if target.partition_id is not None else []
         found = directories_of(connection, target.table, partition_ids if target.table.is_partitioned else None).get(
             target.partition_id, []
@@ -213,6 +209,7 @@ class CompactionWorker:
         by_name = {each.name: each for each in found}
         state = directory_state(by_name, write_ids, valid_txns)
         leftovers = has_leftovers(connection, entry)
+        started = self._queue.joining(connection).mark_started(entry, txn_id, write_ids.high_watermark)
         return CompactionWork(started, target, write_ids, state, by_name, seen.aborted_ids, leftovers)
 
     # -- work ---------------------------------------------------------------------------
@@ -260,6 +257,9 @@ class CompactionWorker:
                 record_statistics_event(connection, self._services.clock(), target.table, partitions)
 
         try:
+            with self._services.store.read() as connection:
+                if not has_statistics(connection, target.table, target.partition_id):
+                    return
             self._services.store.write(work, name="refresh statistics")
         except HivexError as error:
             # The compaction has committed, so that this error does not matter for it.
@@ -404,15 +404,20 @@ def _nothing_to_do(type: CompactionType, state: DirectoryState) -> str:
 GATHER_STATISTICS = "hive.compactor.gather.stats"
 
 
+def has_statistics(connection: Connection, table: StoredTable, partition_id: int | None) -> bool:
+    """Return whether a table, or one of its partitions, has statistics."""
+    return partition_id in select_statistics(connection, table, [] if partition_id is None else [partition_id])
+
+
 def refresh_statistics(connection: Connection, table: StoredTable, partition_id: int | None) -> bool:
     """Update the numbers of files and bytes in the statistics of a table or partition.
 
     Return False if the table or partition has no statistics.
     """
-    own = [] if partition_id is None else [partition_id]
-    if partition_id not in select_statistics(connection, table, own):
+    if not has_statistics(connection, table, partition_id):
         return False
-    valid_txns, write_ids = read_lists(connection, table, table.id, None)
+    own = [] if partition_id is None else [partition_id]
+    valid_txns, write_ids = read_lists(connection, table.full_name, table.id, None)
     found = directories_of(connection, table, own or None).get(partition_id, [])
     by_name = {each.name: each for each in found}
     state = directory_state(by_name, write_ids, valid_txns)
@@ -479,9 +484,9 @@ def find_target(connection: Connection, entry: Compaction, settings: Settings, c
     table, partition_id, location = found
     if not table.is_transactional:
         raise RefusedError("it is not a transactional table any more")
+    is_whole = table.is_partitioned and partition_id is None
     # An aborted transaction may have written to any partition.
-    is_cleanup = has_leftovers(connection, entry) and entry.type is not CompactionType.REBALANCE
-    if table.is_partitioned and partition_id is None and not is_cleanup:
+    if is_whole and (entry.type is CompactionType.REBALANCE or not has_leftovers(connection, entry)):
         raise RefusedError("it has partitions, which are compacted one by one")
     if table.storage.sort_columns:
         raise RefusedError("its files are sorted (SORTED BY), and no compaction keeps that order")

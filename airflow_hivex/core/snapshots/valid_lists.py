@@ -75,9 +75,10 @@ def ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
     return select(as_text(txns.c.id)).where(condition).scalar_subquery()
 
 
-_VALID_TXNS = select(counters.c.value, ids_where(IS_OPEN), ids_where(IS_ABORTED)).where(
+VALID_TXNS = select(counters.c.value, ids_where(IS_OPEN), ids_where(IS_ABORTED)).where(
     counters.c.name == literal_column("'txn'")
 )
+"""The query for the last allocated id, and the ids of open and of aborted transactions, for :func:`valid_txns_of`."""
 _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 # Per table, by kind: the last write id handed out; the highest one of a transaction up to the snapshot's
 # own mark, since write ids are handed out in the order of demand; and those that may be invalid, with their
@@ -154,7 +155,7 @@ def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidT
 
     A transaction sees its own writes, but no transactions with higher ids.
     """
-    last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
+    last, open_text, aborted_text = connection.execute(VALID_TXNS).one()
     return valid_txns_of(last, open_text, aborted_text, txn_id)
 
 
