@@ -102,7 +102,7 @@ MOST = {
     "ALTER TABLE p ADD PARTITION (day = 'z')": 8,
     "ALTER TABLE p DROP PARTITION (day = 'z')": 17,
     "SHOW TABLES": 1,
-    "ALTER TABLE t COMPACT 'minor'": 8,
+    "ALTER TABLE t COMPACT 'minor'": 5,
     "START TRANSACTION": 1,
     "INSERT INTO t VALUES (5, 6)": 13,
     "INSERT INTO t VALUES (7, 8)": 10,
@@ -132,3 +132,12 @@ def test_statements_take_few_round_trips_to_postgresql(clusters: dict[str, dict[
     for text, trips in seen.items():
         fewest = min(trips, key=len)
         assert len(fewest) <= MOST[text], f"{text}:\n{described(fewest)}"
+
+
+@pytest.mark.parametrize("metastore_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("metastore", ["ObjectStore"], indirect=True)
+@pytest.mark.usefixtures("metastore")
+def test_a_metastore_opens_in_three_round_trips(clusters: dict[str, dict[str, str]], metastore_url: str) -> None:
+    with CountingProxy(metastore_url) as proxy, proxy.counted() as counted:
+        Metastore.open(proxy.url, clusters=clusters, default_cluster="c1").close()
+    assert len(counted) <= 3, described(counted)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.snapshot_rows import read_snapshot, snapshot_call
-from airflow_hivex.core.errors import StoreUnavailableError, TooManyOpenTransactionsError
+from airflow_hivex.core.errors import StoreUnavailableError, TooManyOpenTransactionsError, WriteConflictError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.transactions import TxnState, TxnType
@@ -97,6 +97,18 @@ def test_snapshot_that_comes_with_the_locks_sees_its_transaction_but_no_write_id
     locks.acquire([on(LockType.EXCLUSIVE, "tab1")])
     blocked = locks.begin([on(LockType.SHARED_READ, "tab1")], lambda _: None, also=asked)
     assert (blocked.lock, blocked.answers) == (None, ())
+
+
+def test_commit_of_an_update_looks_for_conflicts_without_a_round_trip_more(
+    locks: LockManager, transactions: TransactionManager, store: Store, tab3: Table
+) -> None:
+    update = LockComponent("default", "tab3", None, LockType.SHARED_WRITE, DataOperation.UPDATE)
+    first, second = (locks.begin([update], lambda _: None, write_ids_of=[tab3.id]) for _ in range(2))
+    with counted(store) as trips:
+        transactions.commit(first.txn_id)
+    assert len(trips) == 2, trips.described()
+    with pytest.raises(WriteConflictError):
+        transactions.commit(second.txn_id)
 
 
 def test_locks_that_would_wait_leave_a_transaction_without_locks_and_write_ids(
