@@ -100,7 +100,7 @@ class _Datasets:
     def output(self, uri: TableUri, columns: dict[str, list[tuple[TableUri, str]]] | None) -> Any:
         """Return the dataset of a written table.
 
-        :param columns: a dict from each column to its source columns, or None if they are not known
+        :param columns: a dict from each column to its source columns, or None if the source columns are not known
         """
         from airflow.providers.common.compat.openlineage.facet import (
             ColumnLineageDatasetFacet,

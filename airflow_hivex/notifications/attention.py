@@ -39,7 +39,7 @@ class HivexAttentionNotifier(BaseNotifier):
 
     :param notifiers: the notifiers to call; without notifiers the report is only logged
     :param open_for: report transactions that have been open for longer than this time
-    :param failed_within: report compactions that have failed within this time; set it to the time between two calls
+    :param failed_within: report compactions that have failed within this time. Set it to the time between two calls
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

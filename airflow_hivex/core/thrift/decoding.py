@@ -1,4 +1,4 @@
-"""The decoding of the arguments of calls, with a limit for their memory. Pure.
+"""The decoding of the arguments of calls, with a limit on the memory of the arguments. Pure.
 
 The bindings are the Python classes that Thrift generates for Hive's structures. The decoder of the bindings decodes
 only short messages with few structures, because it blocks other threads and does not limit its memory. This module

@@ -230,7 +230,7 @@ def _view_descriptor(table: Table) -> Any:
 def _expanded_text(table: Table) -> str | None:
     """Return the query of a view with qualified names. For a view of Spark, return the text that Spark has sent.
 
-    Spark qualifies the names in its own views itself, by parameters of the view.
+    Spark itself qualifies the names in its views, by parameters of the view.
     """
     return table.view_original_text if _is_view_of_spark(table) else table.view_expanded_text
 

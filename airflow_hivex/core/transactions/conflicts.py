@@ -185,7 +185,7 @@ def _writes_of(txn_ids: Sequence[BindParameter[int]]) -> Select[Any]:
 
 
 WRITES = PreparedForIds(_writes_of)
-"""The query whose rows :func:`writes_from` reads: the components and write ids of transactions."""
+"""The query for the components and write ids of transactions. :func:`writes_from` reads its rows."""
 
 
 def writes_from(rows: Rows) -> dict[int, list[Write]]:
@@ -209,7 +209,7 @@ def finding_conflicts(txn_id: int) -> tuple[Call, Call]:
 
 
 def conflict_from(others: Rows, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Return Hive's message about the first conflict with another transaction, or None.
+    """Return Hive's message about the first conflict with another transaction, or None without a conflict.
 
     ``others`` are the rows of :func:`finding_conflicts`.
     """

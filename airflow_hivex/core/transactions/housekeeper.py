@@ -197,7 +197,7 @@ def _purge_write_sets(connection: Connection) -> int:
 def _purge_write_ids(connection: Connection) -> int:
     """Remove the write ids of transactions that every snapshot sees as committed.
 
-    The highest of these write ids stays for each table, because write id lists need it as high watermark.
+    The highest of these write ids stays for each table, because write id lists need this write id as high watermark.
     """
     settled = and_(
         _below(txn_to_write_id.c.txn_id, _lowest_seen_open()),

@@ -120,7 +120,7 @@ class _Changed:
         return replace(partition, parameters=with_time(own))
 
     def change(self, locks: Sequence[LockComponent], change: _Change) -> None:
-        """Acquire the locks of a change, and apply it."""
+        """Acquire the locks of a change, and apply the change."""
         change_metadata(self.context, self.table, locks, change)
 
     def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
@@ -217,7 +217,7 @@ def _add_one(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[
 
 @call("add_partitions")
 def add_partitions(endpoint: Endpoint, client: Client, args: Any) -> int:
-    """Add partitions of one table, all or none; return their number."""
+    """Add partitions of one table, all or none, and return the number of partitions."""
     parts = args.new_parts or []
     if not parts:
         return 0

@@ -42,7 +42,7 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """Return (component, blocking lock) for the first component that must wait, or None if all can be granted.
+    """Return (component, blocking lock) for the first component that must wait, or None if no lock must wait.
 
     ``before`` is the id of the request if the request is already in the queue. A transaction does not wait for its own
     locks. One round trip, or two if the request is blocked.

@@ -100,7 +100,7 @@ HAS_WAITING = select(locks.c.lock_id).where(_OF_TXN, _IS_WAITING).exists()
 
 
 def releasing_if_committed(txn_id: int) -> list[Call]:
-    """Return the calls that release the locks of a transaction if it has committed.
+    """Return the calls that release the locks of a transaction if the transaction has committed.
 
     The transaction must not wait for a lock.
     """
