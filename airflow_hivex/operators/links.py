@@ -48,7 +48,7 @@ class _LinkOperator(NamedInMap, BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """Return the name of a mapped task in Airflow's web interface: the link."""
+        """Return the full name of the link. Airflow's web interface shows it as the name of a mapped task."""
         return self.link
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         return PokeReturnValue(answer is not None, answer)
 
     def execute(self, context: Context) -> Any:
-        """Wait for the event, and return the answer.
+        """Wait until the awaited event has happened. Return the value that the class of the sensor describes.
 
         :raises AirflowSensorTimeout: ``timeout`` has passed
         """

@@ -151,9 +151,9 @@ class CachedMetadata(ObjectStore):
         return _chosen(kept, table, predicate, clusters)
 
     def _key_to_read(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> ContentsKey:
-        """Return the key of the contents to read: ``wanted``, or None if several predicates are cached.
+        """Return the key of the contents to read and cache: ``wanted``, or None for the contents of the whole table.
 
-        The key None stands for the whole table.
+        The whole table is read if the cache already has the contents for several other predicates.
         """
         # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
         if (

@@ -193,13 +193,13 @@ def _not_there(
     txn_id: int,
     cluster: str,
 ) -> list[NewDirectory]:
-    """Return the written directories that are not registered yet. Add new files to the rows of registered directories.
+    """Return the written directories that the catalog does not have yet. Add new files to the directories that it has.
 
     If a registered directory gets new files, its copies on other clusters lack these files, and are no longer recorded
     as copies. The checksum of the directory becomes unknown.
 
     Raises:
-        InvalidOperationError: the existing files have another row layout.
+        InvalidOperationError: the existing files and the new ones have different layouts (``hivex.row.layout``).
     """
     d = directories.c
     new = []

@@ -90,7 +90,7 @@ class Link:
 
     @property
     def retention_days(self) -> int | None:
-        """Return the number of days that a partition stays in the link, or None if there is no limit."""
+        """Return the number of days for which readers of the link see a partition, or None if there is no limit."""
         return retention_days(self.properties)
 
     def shows(self, partition_id: int) -> bool:

@@ -281,9 +281,9 @@ MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", 
 
 @dataclass(frozen=True, slots=True)
 class MovedNamespace:
-    """The result of a move, or of its dry run. ``tables`` are the tables whose primary cluster has changed.
+    """The result of a move, or of its dry run. ``tables`` are the tables that the move gives a new primary cluster.
 
-    ``is_changed`` is False for a dry run, and for a namespace that was on the cluster before.
+    ``is_changed`` is False for a dry run, and if the namespace already was on ``cluster``.
     """
 
     namespace: str

@@ -237,7 +237,7 @@ class ConnectRunner:
             self._left.append((session.client._session_id, session.client._user_id or ""))
 
     def _release_left(self, stub: Any, limits: Mapping[str, Any]) -> None:
-        """End the remembered sessions and the jobs of these sessions on a server that answers again."""
+        """End the sessions that could not be ended while the server did not answer. Their jobs end, too."""
         from pyspark.sql.connect.proto import base_pb2
 
         while self._left:

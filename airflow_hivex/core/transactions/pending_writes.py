@@ -312,7 +312,7 @@ def of_ended_transactions(connection: Connection, after: int, limit: int) -> lis
 
 
 def that_consume(connection: Connection) -> list[PendingWrite]:
-    """Return the records of files that statements read and then delete, for all transactions."""
+    """Return a record of each file that a statement of an open transaction reads, and deletes afterwards."""
     query = select(pending_writes).where(pending_writes.c.statement_id == CONSUMES).order_by(pending_writes.c.id)
     return [_from_row(row) for row in connection.execute(query)]
 

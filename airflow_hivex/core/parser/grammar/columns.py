@@ -146,7 +146,7 @@ def read_whole_column(cursor: Cursor) -> str:
 
 
 def read_column_constraint(cursor: Cursor) -> Constraints:
-    """Return the constraint after the type of a changed column, without the name of the column.
+    """Return the constraint that follows the type of a changed column. The constraint names no column.
 
     Raises:
         StatementSyntaxError: no constraint comes next.

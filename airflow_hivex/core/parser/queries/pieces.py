@@ -22,7 +22,7 @@ class Pieces:
     copied: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, words: str) -> Self:
-        """Append generated words."""
+        """Append words that the user has not written."""
         self.text += words
         return self
 

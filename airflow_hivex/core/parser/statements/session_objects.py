@@ -47,7 +47,7 @@ class CreateTemporaryView(QueryStatement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CreateTemporaryView:
-        """Return the statement. Properties have no effect.
+        """Return the statement CREATE TEMPORARY VIEW. TBLPROPERTIES of the text have no effect.
 
         Raises:
             RefusedPart: the name has a database, or the statement has OR REPLACE and IF NOT EXISTS.
