@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import re
 import shutil
 import signal
 import socket
@@ -40,6 +41,7 @@ _QUIET_S = 2.0
 The client reports progress only for jobs that take longer than three seconds.
 """
 _MOST_SESSIONS = 64
+_PORT = re.compile(r":\d+\Z")
 _LOST = "the cluster has ended the application of this client; run it again"
 _QUIET = "FATAL"
 """The default level of Spark's log once Spark runs. At ERROR the log would have the stack of each failed task."""
@@ -112,18 +114,17 @@ class _Driver:
                 self._send("progress", tag=tag, counts=asdict(found))
 
     def _executors(self) -> tuple[int, list[str]]:
-        """Return a pair: the number of the driver's executors, 0 after the end of the application, and their hosts."""
+        """Return the current number of the driver's executors, 0 after the end of its application, and their hosts."""
+        count = 0
         with suppress(Exception):
             context = self._spark.sparkContext._jsc.sc()
             count = int(context.getExecutorIds().size())
             if count != len(self._hosts):
-                # Spark lists an executor, and then its address, a moment after it has counted the executor.
+                # Spark lists an executor a moment after it has counted the executor, and at first without a port.
                 listed = context.statusStore().executorList(True)
                 executors = [listed.apply(number) for number in range(listed.size())]
-                addresses = [str(each.hostPort() or "") for each in executors if each.id() != "driver"]
-                self._hosts = [address.rpartition(":")[0] for address in addresses if address]
-            return count, sorted(set(self._hosts))
-        return 0, []
+                self._hosts = [_PORT.sub("", each.hostPort()) for each in executors if each.id() != "driver"]
+        return count, sorted(set(self._hosts))
 
     def _receive(self) -> None:
         for message in self._channel.messages():
