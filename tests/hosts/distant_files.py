@@ -34,14 +34,20 @@ def _noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
 class DistantFiles(FaultyFiles):
     """The calls of a file system whose folder is on another host."""
 
+    def __init__(self, backing: str, control: str) -> None:
+        super().__init__(backing, control)
+        self._lock = threading.Lock()
+
     def note(self, name: str, path: str) -> None:
         """Stop this process if that was asked for after this call."""
         cut = self._control.with_suffix(".cut")
-        if self._fault != name or (name == "open" and not self._is_data(path)) or cut.exists():
+        if self._fault != name or (name == "open" and not self._is_data(path)):
             return
-        cut.touch()
-        # The answer to this call goes out before, since a process that waits for an answer cannot be killed.
-        threading.Timer(_ANSWERED_S, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+        with self._lock:
+            if not cut.exists():
+                cut.touch()
+                # The answer to this call goes out before, since a process that waits for an answer cannot be killed.
+                threading.Timer(_ANSWERED_S, os.kill, (os.getpid(), signal.SIGSTOP)).start()
 
 
 for name, call in list(vars(FaultyFiles).items()):
