@@ -58,7 +58,7 @@ class _Gate(logging.Filter):
 @contextmanager
 def paused(metastore: Metastore, sql: str) -> Iterator[tuple[Session, Future[Result]]]:
     """While the block runs, a statement of another session waits between its snapshot and its work."""
-    module = "commands.create_as_select" if sql.startswith("CREATE") else "execution.queries"
+    module = "commands.create_as_select" if sql.startswith("CREATE") else "execution.select_and_insert"
     logger = logging.getLogger(f"airflow_hivex.core.{module}")
     level, gate = logger.level, _Gate()
     logger.addFilter(gate)

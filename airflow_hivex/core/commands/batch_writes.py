@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, InvalidTransactionRequestError
 from airflow_hivex.core.execution.context import BatchTransaction, Result, StatementContext
-from airflow_hivex.core.execution.queries import run_insert
+from airflow_hivex.core.execution.select_and_insert import run_insert
 from airflow_hivex.core.model.identifiers import Span
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.parser.lexer.markers import parameter_literal

@@ -17,8 +17,8 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.called_functions import check_constraint_functions
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.job.conversions import stored_column
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, with_constraints

@@ -24,8 +24,8 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.locking import acquire
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route, writing_cluster
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes, with_empty_bases
 from airflow_hivex.core.job.original_files import row_counts

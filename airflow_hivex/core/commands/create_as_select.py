@@ -24,8 +24,8 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.metadata_changes import change_metadata
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.execution.write_outcomes import register_writes, take_back
 from airflow_hivex.core.execution.writing import record_batch

@@ -24,8 +24,8 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.folder_owners import places_of, real_path
 from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.locking import acquire
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction, own_transaction
 from airflow_hivex.core.files import external_files
 from airflow_hivex.core.files.external_files import NewFiles

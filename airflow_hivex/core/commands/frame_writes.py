@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.commands.columns import with_merged_columns
 from airflow_hivex.core.commands.create_as_select import run_create_table_as_select
-from airflow_hivex.core.commands.row_changes import run_change
+from airflow_hivex.core.commands.rows import run_change
 from airflow_hivex.core.commands.temporary_tables import check_temporary_views
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -26,8 +26,8 @@ from airflow_hivex.core.execution.closed_names import check_statement
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_columns import check_names, selection
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
-from airflow_hivex.core.execution.queries import plan_query, run_insert
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query, run_insert
 from airflow_hivex.core.execution.statement_transactions import commit_kept, in_transaction
 from airflow_hivex.core.model.objects import Column, StoredTable
 from airflow_hivex.core.model.plans import PlannedCheck, assigned_name

@@ -20,7 +20,7 @@ from airflow_hivex.core.commands import (
     maintenance,
     multi_inserts,
     partitions,
-    row_changes,
+    rows,
     session_settings,
     show,
     statistics,
@@ -31,7 +31,7 @@ from airflow_hivex.core.commands import (
     variables,
     views,
 )
-from airflow_hivex.core.execution import queries
+from airflow_hivex.core.execution import select_and_insert
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.configuration import IGNORES_NONEXISTENT
 from airflow_hivex.core.parser import statements as kinds
@@ -69,17 +69,17 @@ def _drop(drop: Handler) -> Handler:
 
 
 HANDLERS: dict[type, Handler] = {
-    kinds.Select: queries.run_select,
-    kinds.DescribeQuery: queries.run_describe_query,
-    kinds.ExplainQuery: queries.run_explain_query,
-    kinds.ExplainChanges: row_changes.run_explain_statement,
+    kinds.Select: select_and_insert.run_select,
+    kinds.DescribeQuery: select_and_insert.run_describe_query,
+    kinds.ExplainQuery: select_and_insert.run_explain_query,
+    kinds.ExplainChanges: rows.run_explain_statement,
     kinds.ExplainMultiInsert: multi_inserts.run_explain_multi_insert,
-    kinds.Insert: row_changes.run_insert_statement,
+    kinds.Insert: rows.run_insert_statement,
     kinds.InsertDirectory: exports.run_insert_directory,
-    kinds.ChangeRows: row_changes.run_change_statement,
+    kinds.ChangeRows: rows.run_change_statement,
     kinds.LoadData: loads.run_load,
-    kinds.Truncate: row_changes.run_truncate,
-    kinds.RestoreTable: row_changes.run_restore,
+    kinds.Truncate: rows.run_truncate,
+    kinds.RestoreTable: rows.run_restore,
     kinds.Analyze: statistics.run_analyze,
     kinds.AnalyzeTables: statistics.run_analyze_tables,
     kinds.MultiInsert: multi_inserts.run_multi_insert,

@@ -18,7 +18,7 @@ from airflow_hivex.core.execution import consumed_files
 from airflow_hivex.core.execution.consumed_files import ConsumedFiles
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.folder_owners import places_of, real_path
-from airflow_hivex.core.execution.queries import InsertSteps, run_insert
+from airflow_hivex.core.execution.select_and_insert import InsertSteps, run_insert
 from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
 from airflow_hivex.core.model.clusters import Cluster, parse_root
 from airflow_hivex.core.model.objects import StoredTable, Table

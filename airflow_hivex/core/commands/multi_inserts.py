@@ -12,8 +12,8 @@ from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert
-from airflow_hivex.core.execution.queries import explained, partition_exists
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import explained, partition_exists
 from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes
 from airflow_hivex.core.model.clusters import Cluster

@@ -28,8 +28,8 @@ from airflow_hivex.core.execution import consumed_files
 from airflow_hivex.core.execution.consumed_files import ConsumedFiles
 from airflow_hivex.core.execution.context import Result, Running, Services, StatementContext
 from airflow_hivex.core.execution.metadata_changes import apply_change, change_metadata, check_location, forget_dropped
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes
 from airflow_hivex.core.files.filesystem import ClusterFiles

@@ -23,8 +23,8 @@ from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidObj
 from airflow_hivex.core.execution.called_functions import qualified as qualified_functions
 from airflow_hivex.core.execution.closed_names import made_here
 from airflow_hivex.core.execution.context import Result, Running, Services, SessionState, StatementContext
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.objects import CLUSTER, TEMPORARY_DATABASE, Database, Table

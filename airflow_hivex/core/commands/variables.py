@@ -14,8 +14,8 @@ from airflow_hivex.core.errors import (
     NoSuchVariableError,
 )
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.literals import constant

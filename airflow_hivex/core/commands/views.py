@@ -23,8 +23,8 @@ from airflow_hivex.core.execution.called_functions import qualified
 from airflow_hivex.core.execution.closed_names import check_definition
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata, forget_dropped
-from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import (

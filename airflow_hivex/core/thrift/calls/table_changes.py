@@ -17,7 +17,7 @@ from airflow_hivex.core.catalog.table_rows import select_tables
 from airflow_hivex.core.commands import tables, views
 from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
-from airflow_hivex.core.commands.row_changes import run_truncate
+from airflow_hivex.core.commands.rows import run_truncate
 from airflow_hivex.core.commands.table_definitions import check_kept_constraints, check_no_constraint, check_properties
 from airflow_hivex.core.errors import (
     InvalidObjectError,

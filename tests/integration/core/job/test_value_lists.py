@@ -13,7 +13,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core.errors import HivexError, TypeMismatchError, UnreadableTextError
-from airflow_hivex.core.execution.queries import planned_values
+from airflow_hivex.core.execution.select_and_insert import planned_values
 from airflow_hivex.core.job.conversions import check_types, stored_column
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.parser.reader import read

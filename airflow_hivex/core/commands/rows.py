@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE, each as one job on the table's primary cluster; schema evolution; TRUNCATE and RESTORE."""
+"""Changes of rows: INSERT, UPDATE, DELETE and MERGE, each as one job; schema evolution; TRUNCATE and RESTORE."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import InsertedRows, change_operation, check_change, check_changeable
 from airflow_hivex.core.execution.locking import acquire, check_not_outrun
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
-from airflow_hivex.core.execution.queries import explained, plan_query, run_describe_query, run_insert
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route, take_snapshot, writing_cluster
+from airflow_hivex.core.execution.select_and_insert import explained, plan_query, run_describe_query, run_insert
 from airflow_hivex.core.execution.statement_transactions import OutrunError, in_transaction
 from airflow_hivex.core.execution.writing import (
     begin_write,
