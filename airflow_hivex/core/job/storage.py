@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +116,9 @@ def is_own_disk(path: str) -> bool:
     return kinds.get(above) in _OWN_DISKS
 
 
-@lru_cache(maxsize=1)
 def _kinds_of(mounts: str) -> dict[str, str]:
     """Return a dict from mount point to type of file system, read from the text of the list of mounts."""
+    # No cache of functools: tasks would look for it in this package, which executors do not have.
     kinds = {}
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
