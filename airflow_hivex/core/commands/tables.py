@@ -98,9 +98,10 @@ def store_table(
             return Result(txn_id=txn_id)
     with own_transaction(context) as running:
         answers = acquire(context, running, locks, also=[finding(table.database)])
-        holder = next(iter(answers[0]), None) if answers else None
+        # A commit that is repeated reads the database again, which may have been dropped.
+        holders = iter(answers[0] if answers else ())
         writer = running.txn_id if table.is_transactional else None
-        services.transactions.commit(running.txn_id, lambda connection: create(connection, writer, holder))
+        services.transactions.commit(running.txn_id, lambda connection: create(connection, writer, next(holders, None)))
         return Result(txn_id=running.txn_id)
 
 

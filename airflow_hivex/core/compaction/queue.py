@@ -273,6 +273,7 @@ class CompactionQueue(JoinsTransactions):
         """
 
         def work(connection: Connection) -> Compaction:
+            # It waits for transactions that are being opened: the cleaner must see each reader of the old files.
             highest = select(counters.c.value).where(counters.c.name == "txn").with_for_update(read=True)
             values = {"next_txn_id": highest.scalar_subquery(), "committed_ms": self._clock()}
             return change(connection, entry, values, CompactionState.READY_FOR_CLEANING)

@@ -26,7 +26,6 @@ from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.parser.statements import ChangeRows, RoutedStatement, TableReference
 from airflow_hivex.core.store.exchange import Call
-from airflow_hivex.core.transactions.locks.grants import are_simple
 
 
 def acquire(
@@ -57,7 +56,7 @@ def acquire(
         return None
     running.check_not_cancelled()
     session = context.session
-    if running.opened_id is None and are_simple(components):
+    if running.opened_id is None:
         answers = running.begin_with(components, write_ids_of, also)
         if answers is not None:
             return answers
@@ -169,7 +168,10 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         components += take(target, partition)
         updated += ((target.id, partition),) if insert.overwrite and target.is_transactional else ()
         may_skip = insert.if_not_exists or context.batch_key is not None
-        if target.is_transactional and not may_skip:
+        # An overwrite that reads its target must not have a write id below that of rows that a later snapshot shows:
+        # its base would have these rows, and their delta above the base would show them again.
+        reads_target = insert.overwrite and (target.database, target.name) in read
+        if target.is_transactional and not may_skip and not reads_target:
             write_ids_of[target.id] = None
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]

@@ -100,6 +100,10 @@ class ReadTable:
         }
 
 
+_MOST_TABLES = 8
+"""The largest number of tables whose snapshot is taken together with the locks."""
+
+
 class StatementReading:
     """The tables that a statement reads, with their contents in its current snapshot.
 
@@ -114,13 +118,17 @@ class StatementReading:
         self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
 
     def asking(self) -> list[Call]:
-        """Return the query that takes the statement's snapshot. Send it together with the request for the locks."""
-        return [snapshot_call(self.snapshot.tables, None)]
+        """Return the query that takes the statement's snapshot. Send it together with the request for the locks.
+
+        The list is empty if the statement reads many tables.
+        """
+        # Others that open a transaction wait while the query runs.
+        return [snapshot_call(self.snapshot.tables, None)] if len(self.snapshot.tables) <= _MOST_TABLES else []
 
     def take_snapshot(self, running: Running, answers: Answers | None) -> None:
         """Replace ``snapshot`` by the snapshot that was taken after the statement had acquired its locks.
 
-        ``answers`` has the answer to :meth:`asking`, or is None if the query was not sent with the locks. With an
+        ``answers`` has the answer to :meth:`asking`, or is None or empty if no query was sent with the locks. With an
         answer the call takes no round trip, unless a table has changed.
 
         Raises:

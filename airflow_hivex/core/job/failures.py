@@ -51,6 +51,7 @@ _PYTHON = re.compile(
     r"|(?<=\[)(?:PYTHON_VERSION_MISMATCH|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] .+"
 )
 """Problems of the Python that runs tasks: a missing module, a missing program, or another version."""
+_IMPORT_ERRORS = ("ModuleNotFoundError", "ImportError")
 _NO_CONNECTOR = re.compile(r"Class (org\.apache\.hadoop\.fs\.[\w.]+) not found|No FileSystem for scheme \"?(\w+)")
 _IN_VALUES = "[INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE]"
 _INSTEAD_OF_VALUES = "Write a SELECT in place of VALUES, which calls no functions of SQL."
@@ -118,7 +119,8 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
 def _problem_of_python(text: str) -> str | None:
     """Return a sentence about the Python of the executors if it cannot run tasks, or None for any other problem."""
     found = _PYTHON.findall(text)
-    if not found:
+    # A statement can quote the name of an error, for example with raise_error().
+    if not found or (found[-1].startswith(_IMPORT_ERRORS) and "Python worker" not in text):
         return None
     minor = ".".join(map(str, sys.version_info[:2]))
     return (

@@ -91,7 +91,7 @@ class PostgresqlExchange:
         postponed, connection.postponed = connection.postponed, []
         before = [each.statement for each in postponed]
         has_prepared = any(isinstance(each, Call) for each in calls)
-        if has_prepared and begin and not before and connection.limits_of_transaction:
+        if has_prepared and begin and not before and connection.limits_of_transaction and self._are_prepared(calls):
             begin = begin[:1]
             before.append(_with_limits(connection.limits_of_transaction))
         elif has_prepared and (begin or not self._owns):
@@ -121,6 +121,11 @@ class PostgresqlExchange:
             self._note_prepared(new, results[first - len(new) :])
         self._check(results, checks, is_lost=False)
         return results[first + len(before) : count - len(after)]
+
+    def _are_prepared(self, calls: Sequence[Call | str]) -> bool:
+        """Return whether no call must be prepared before it runs. To prepare a statement locks its tables."""
+        names = [each.statement.name for each in calls if isinstance(each, Call)]
+        return self._connection.is_pooled or self._prepared.issuperset(names)
 
     def _command(self, statement: str | Call) -> _Command:
         if isinstance(statement, str):

@@ -17,7 +17,7 @@ from airflow_hivex.core.model.locks import LockMatrix, LockResponse
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Call, Exchange
 from airflow_hivex.core.transactions.allocation import allocated_to_new, allocating_to_new
-from airflow_hivex.core.transactions.locks.grants import LockRequest, granted_to_new, granting_to_new
+from airflow_hivex.core.transactions.locks.grants import LockRequest, are_simple, granted_to_new, granting_to_new
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.opening import NewTransaction, open_with
 
@@ -53,10 +53,10 @@ def begin(
 ) -> Begun:
     """Open a transaction, if possible with the locks of ``request`` and write ids of ``table_ids``, and return it.
 
-    If a lock would have to wait, the transaction has no locks and no write ids. The queries ``also`` run in the same
-    database transaction, between the grant of the locks and the allocation of write ids. ``begun`` is called with the
-    transaction. If ``begun`` raises an error, the transaction is aborted. One round trip, or two if the number of open
-    transactions is perhaps near the limit.
+    If a lock would have to wait, or there are many locks, the transaction has no locks and no write ids. The queries
+    ``also`` run in the same database transaction, between the grant of the locks and the allocation of write ids.
+    ``begun`` is called with the transaction. If ``begun`` raises an error, the transaction is aborted. One round trip,
+    or two if the number of open transactions is perhaps near the limit.
 
     Raises:
         TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
@@ -73,15 +73,15 @@ def begin(
         counts, is_near = limit.must_count(1, now), limit.is_near(1)
         check = (lambda count: limit.check(count, now)) if is_near else None
         locking = granting_to_new(matrix, request, now)
-        allocating = allocating_to_new(table_ids)
-        calls = [*locking, *also, *allocating]
+        # Others that open a transaction wait meanwhile, so many locks are requested afterwards.
+        calls = [*locking, *also, *allocating_to_new(table_ids)] if are_simple(request.components) else []
         txn_id, others, answers = open_with(exchange, new, now, check, calls, counts=counts)
         committed = True
         if counts and not is_near:
             # Far from the limit by the last count: the count may come with the transaction, which is aborted if there
             # are too many.
             limit.check(others, now)
-        lock = granted_to_new(request, answers)
+        lock = granted_to_new(request, answers) if calls else None
         if lock is None:
             return Begun(txn_id)
         first, end = len(locking), len(locking) + len(also)

@@ -173,10 +173,10 @@ class LockManager:
     ) -> Begun:
         """Open a transaction, if possible with locks on all ``components`` and write ids, and return it.
 
-        If a lock would have to wait, the transaction has no locks and no write ids. The caller must then call
-        :meth:`acquire` and allocate write ids. The queries ``also`` run after the locks are granted, in the same
-        database transaction. ``begun`` is called with the transaction. One round trip, or two if the number of open
-        transactions is perhaps near the limit.
+        If a lock would have to wait, or there are many locks, the transaction has no locks and no write ids. The caller
+        must then call :meth:`acquire` and allocate write ids. The queries ``also`` run after the locks are granted, in
+        the same database transaction. ``begun`` is called with the transaction. One round trip, or two if the number of
+        open transactions is perhaps near the limit.
 
         Raises:
             TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.

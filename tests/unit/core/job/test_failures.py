@@ -147,3 +147,9 @@ def test_another_python_of_executors_is_one_sentence(text: str, problem: str) ->
     assert "spark.pyspark.python" in message
     assert message.endswith("Nothing was written to d.a.")
     assert "Traceback" not in message
+
+
+def test_error_that_a_statement_quotes_is_no_problem_of_python() -> None:
+    error = as_error(RuntimeError("[USER_RAISED_EXCEPTION] ImportError: of the user"), Plan("t", "n", "SELECT 1"))
+    assert "ImportError: of the user" in str(error)
+    assert "spark.pyspark.python" not in str(error)
