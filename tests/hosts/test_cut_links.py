@@ -70,15 +70,16 @@ def hosts(network: Network) -> Iterator[Hosts]:
         yield Hosts(network, cluster, url, root, views, s3, metastore)
 
 
-@pytest.mark.evidence(cases=1, among="cut links")
+LONG = pytest.mark.skipif(not evidence.does_all("HIVEX_CUT_LINKS"), reason="it takes minutes; make evidence")
+
+
+@LONG
+@pytest.mark.evidence
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", LINKS)
 def test_link_is_cut_for_ten_seconds(hosts: Hosts, name: str, moment: str, counts: Counts) -> None:
     found = try_cut(hosts, LINKS[name], moment, SHORT_S, PATIENCE_S)
     counts[f"cut of {name}, in a {moment}, for 10 s"] = found.describe()
-
-
-LONG = pytest.mark.skipif(not evidence.does_all("HIVEX_CUT_LINKS"), reason="it takes minutes; make evidence")
 
 
 @LONG

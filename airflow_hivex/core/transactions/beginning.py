@@ -73,7 +73,7 @@ def begin(
         counts, is_near = limit.must_count(1, now), limit.is_near(1)
         check = (lambda count: limit.check(count, now)) if is_near else None
         locking = granting_to_new(matrix, request, now)
-        # Others that open a transaction wait meanwhile, so many locks are requested afterwards.
+        # Others that open a transaction wait meanwhile: many locks are requested afterwards.
         calls = [*locking, *also, *allocating_to_new(table_ids)] if are_simple(request.components) else []
         txn_id, others, answers = open_with(exchange, new, now, check, calls, counts=counts)
         committed = True
