@@ -42,7 +42,7 @@ from tests.ports import free_port
 from tests.processes import ClientProcess
 
 pytestmark = pytest.mark.spark
-LONG_JOBS = pytest.mark.evidence(cases=2, among="long jobs on Spark Connect")
+LONG_JOBS = pytest.mark.evidence(cases=1, among="long jobs and faults of Spark Connect")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from tests.ports import free_port
 from tests.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.spark
-in_turns = pytest.mark.evidence(cases=1, among="faults of Spark Connect")
+in_turns = pytest.mark.evidence(cases=1, among="long jobs and faults of Spark Connect")
 
 ENDLESS = "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 100000)"
 

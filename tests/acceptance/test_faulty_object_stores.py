@@ -65,7 +65,7 @@ def rows(session: Session) -> dict[str, list[tuple[object, ...]]]:
     return found
 
 
-@pytest.mark.evidence(cases=4, among="statements on object stores that answer late or wrong")
+@pytest.mark.evidence(cases=3, among="statements on object stores that answer late or wrong")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_loses_nothing(session: Session, store: FaultyObjectStore, name: str, fault: str) -> None:

@@ -63,6 +63,7 @@ def opened(url: str, folder: Path, jobtracker: str, **conf: str) -> Metastore:
     return Metastore.open(url, clusters={"remote": remote, "local": local}, default_cluster="remote")
 
 
+@pytest.mark.evidence(cases=1, among="statements on clusters and in this process")
 def test_statements_run_on_pods_that_end_with_the_driver(
     kubernetes: KubernetesApi, sqlite_url: str, tmp_path: Path
 ) -> None:

@@ -193,7 +193,7 @@ def sparks(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Sparks(network, tmp_path_factory.mktemp("shared"), stack)
 
 
-@pytest.mark.evidence(cases=2, among="features on hosts")
+@pytest.mark.evidence(cases=1, among="features on hosts")
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("variant", evidence.drawn("variants of hosts", [SUBMIT, CONNECT], 1))
 def test_feature_gives_on_hosts_what_it_gives_here(sparks: Sparks, variant: str, feature: str, counts: Counts) -> None:

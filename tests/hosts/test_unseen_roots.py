@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CASES = ("all", "part", "foreign")
 """Clusters whose root is out of sight of both workers, of one of two, or is another file system for one of two."""
-LONG = pytest.mark.evidence(cases=6, among="statements on hosts without the root of their cluster")
+LONG = pytest.mark.evidence(cases=3, among="statements on hosts without the root of their cluster")
 
 
 def blind_hosts(network: Network, case: str) -> list[str]:

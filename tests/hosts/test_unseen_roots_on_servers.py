@@ -35,7 +35,7 @@ STATEMENTS = {
 }
 HIDDEN = {"missing": "k=a", "empty": "k=a/n=c d"}
 """Folders of a table there that are empty for the server: the parent of a partition's folder, and that itself."""
-LONG = pytest.mark.evidence(cases=2, among="statements on servers without the root of their cluster")
+LONG = pytest.mark.evidence(cases=1, among="statements on servers without the root of their cluster")
 
 
 @pytest.fixture(scope="module")
