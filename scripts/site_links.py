@@ -1,4 +1,4 @@
-"""A hook of mkdocs: links of README, CONTRIBUTING and CHANGELOG to the site become links between its pages.
+"""A hook of mkdocs: links of CONTRIBUTING and CHANGELOG to the site become links between its pages.
 
 These files are shown by others, too, so that their links are absolute. On the site they are relative, so that the build
 verifies them, and a copy of the site on another host leads to its own pages.

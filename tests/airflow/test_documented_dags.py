@@ -1,4 +1,4 @@
-"""The DAGs of the README and the tutorial, and what the tutorial does before its DAG."""
+"""The DAGs of the README, the start page and the tutorial, and what the tutorial does before its DAG."""
 
 from __future__ import annotations
 
@@ -43,10 +43,20 @@ def test_dag_of_the_readme_loads_own_files(
 ) -> None:
     folder = tmp_path / "c1" / "raw" / "orders"
     folder.mkdir(parents=True)
+    (folder / "orders-1.csv").write_text("id,amount,day\n1,9.50,2024-01-05\n2,20.00,2024-02-05\n")
+    run = run_dag(dag_of(ROOT / "README.md"))
+    assert result_of(run, "load")["rows_written"] == 2
+
+
+def test_dag_of_the_start_page_loads_own_files(
+    warehouse: dict[str, Any], run_dag: Callable[..., DagRun], tmp_path: Path
+) -> None:
+    folder = tmp_path / "c1" / "raw" / "orders"
+    folder.mkdir(parents=True)
     (folder / "orders-1.csv").write_text(
         'id,ordered_at,amount,note\n1,2024-01-05 10:00:00,9.50,"a ""good"", old one"\n2,2024-02-05 10:00:00,20.00,\n'
     )
-    run = run_dag(dag_of(ROOT / "README.md"))
+    run = run_dag(dag_of(ROOT / "docs" / "index.md"))
     assert result_of(run, "total")["rows"] == [["2024-01", 1, "9.50"], ["2024-02", 1, "20.00"]]
 
 

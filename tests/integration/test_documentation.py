@@ -26,7 +26,7 @@ from airflow_hivex.core.parser.reader import read, split
 from tests.evidence import does_all
 
 ROOT = Path(__file__).parents[2]
-# What the site shows of the root, where relative links mean something else.
+# Pages that others show, too: GitHub, the package index and the site.
 ROOT_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = sorted([*ROOT_PAGES, *(page for page in (ROOT / "docs").rglob("*.md") if not page.is_symlink())])
 SITE = "https://airflow-hivex.readthedocs.io/en/latest/"
@@ -39,8 +39,8 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.spark
-def test_python_of_the_readme_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = (block for block in blocks(ROOT / "README.md", "python") if "Metastore.open" in block)
+def test_python_of_the_start_page_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block for block in blocks(ROOT / "docs" / "index.md", "python") if "Metastore.open" in block)
     exec(block.replace("/data", str(tmp_path)), {})
     assert capsys.readouterr().out == "[(1,), (2,)]\n"
 
@@ -306,10 +306,16 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", ROOT_PAGES, ids=lambda page: page.name)
 def test_links_of_pages_that_others_show_are_absolute_and_lead_to_pages_of_the_site(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+    for target in re.findall(r"(?<!!)\[[^\]]*\]\(([^)#]+)", page.read_text()):
         assert target.startswith("https://"), target
         if target.startswith(SITE):
-            assert (ROOT / "docs" / f"{target.removeprefix(SITE).rstrip('/')}.md").exists(), target
+            assert (ROOT / "docs" / f"{target.removeprefix(SITE).rstrip('/') or 'index'}.md").exists(), target
+
+
+def test_readme_stays_short_and_shows_a_drawing() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 500
+    assert "](docs/images/" in text
 
 
 def test_tests_that_pages_cite_exist() -> None:
