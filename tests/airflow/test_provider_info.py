@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -13,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from airflow_hivex import __version__
 from airflow_hivex.get_provider_info import get_provider_info
 from airflow_hivex.hooks.configuration import EXTRAS
 
@@ -38,6 +40,12 @@ def test_installed_package_announces_the_provider() -> None:
 
 def test_airflow_lists_the_provider(providers_manager: Any) -> None:
     assert providers_manager.providers["airflow-provider-hivex"].data["name"] == "Hivex"
+
+
+def test_airflow_and_the_changelog_have_the_version_of_the_package(providers_manager: Any) -> None:
+    changelog = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+    (newest, *_) = re.findall(r"^## (\S+)", changelog, re.MULTILINE)
+    assert (providers_manager.providers["airflow-provider-hivex"].version, newest) == (__version__, __version__)
 
 
 def test_airflow_finds_no_fault_while_it_looks_for_example_dags(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -136,6 +137,15 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
+
+RELEASED: dict[str, str] = {}
+"""The SHA-256 of the file of each migration that a release has, by the file's name. A release adds lines, and changes
+none (CONTRIBUTING.md, "How a release is made")."""
+
+
+def test_migrations_of_releases_stay_as_they_were_released() -> None:
+    versions = migrating.MIGRATIONS / "versions"
+    assert {name: sha256((versions / name).read_bytes()).hexdigest() for name in RELEASED} == RELEASED
 
 
 @pytest.mark.evidence(cases=4)
