@@ -105,9 +105,10 @@ class Counted:
                 self._sums.setdefault(title, Counter()).update(counted)
         if self._page is not None and (titles or report.when == "call" or not report.passed):
             module = report.location[0]
+            outcomes = self._modules[module]
             by_title = self.by_title()
             counts = {title: by_title[title] for title in titles}
-            write_counts(self._page, {**counts, f"`{module}`": _listed(self._modules[module])})
+            write_counts(self._page, {**counts, f"`{module}`": _listed(outcomes) if outcomes["failed"] else None})
 
     def by_title(self) -> dict[str, str]:
         """Return the texts and the sums, sorted by title."""
@@ -119,11 +120,14 @@ def _listed(numbers: Counter[str]) -> str:
     return ", ".join(f"{n:,} {what}" for what, n in numbers.items())
 
 
-def write_counts(page: Path, counted: Mapping[str, str]) -> None:
-    """Write what the tests have counted into a page; lines of tests that did not run stay as they are."""
+def write_counts(page: Path, counted: Mapping[str, str | None]) -> None:
+    """Write what the tests have counted into a page, without lines of None; those of other tests stay as they are."""
     found = page.read_text() if page.exists() else ""
     lines = {line.split(" | ")[0]: line for line in found.splitlines() if line.startswith("| ") and line not in _HEAD}
     for title, text in counted.items():
+        if text is None:
+            lines.pop(f"| {title}", None)
+            continue
         cell = "<br>".join(each.strip() for each in text.replace("|", "\\|").splitlines())
         lines[f"| {title}"] = f"| {title} | {cell} | {_commit()} | {date.today():%Y-%m-%d} |"  # noqa: DTZ011
     page.write_text("\n".join([*_HEAD, *(lines[key] for key in sorted(lines)), ""]))
@@ -137,9 +141,9 @@ def _commit() -> str:
 _HEAD = (
     "# Counts of the long tests",
     "",
-    "`make evidence` writes a line of this page when a test has ended, and leaves the others as they are. A part:",
-    "`make evidence PYTEST=tests/histories`. [Evidence for the promises of transactions](transactions-evidence.md) has",
-    "the histories, `tests/README.md` all of the long tests.",
+    "`make evidence` runs all of the long tests (`tests/README.md`), and writes their counts here when one has ended;",
+    "`make evidence PYTEST=tests/histories` runs a part. A module has a line only if one of its tests has failed.",
+    "[Evidence for the promises of transactions](transactions-evidence.md) explains the histories.",
     "",
     "| Test | Counts | Commit | Date |",
     "|---|---|---|---|",

@@ -71,3 +71,5 @@ def test_a_run_that_is_stopped_has_written_what_it_has_counted(tmp_path: Path) -
     counted.pytest_runtest_logreport(report(70, passed=False))
     lines = [line.split(" | ")[:2] for line in page.read_text().splitlines()[-3:]]
     assert lines == [["| `tests/test_kills.py`", "2 passed, 1 failed"], ["| faults", "7"], ["| kills", "25 of each"]]
+    evidence.Counted(page).pytest_runtest_logreport(report(25))
+    assert "test_kills" not in page.read_text()
