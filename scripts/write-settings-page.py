@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from pathlib import Path
 
-from airflow_hivex.core.settings_table import IGNORED, SETTINGS, Ignored, Setting
+from airflow_hivex.core.settings_table import IGNORED, SETTINGS, Ignored, Setting, other_names
 
 _PAGE = Path(__file__).parent.parent / "docs" / "reference" / "settings.md"
 _INTRODUCTION = """\
@@ -15,16 +16,17 @@ _INTRODUCTION = """\
 
 Settings are given as a mapping to `Metastore.open(url, settings={...})`, or as the JSON object `settings` in the extra
 of an Airflow [connection](../how-to/connection.md). An unknown name is refused, and so is a value of the wrong type or
-out of its range. Times and sizes may be written with a unit: `300`, `300s`, `5min`, `12h`, `1Gb`.
+out of its range. Times and sizes may be written with a unit: `300`, `300s`, `5min`, `12h`, `1Gb`. As in Hive, `hive.`
+may stand in place of `metastore.`, and before `metastore.cache`, `metastore.event` and `metastore.rawstore`.
 """
 _EFFECTIVE = "## In effect\n\n| setting | values | default | what it does |\n|---|---|---|---|\n"
 _KNOWN = """
 ## Known, without effect
 
-A configuration of Hive's may be given as it is. These parameters change nothing, and their values are not checked. If
-a value is set that does not hold here, the log says so once.
+These parameters of Hive change nothing, and their values are not checked. If a value is set that does not hold here,
+the log says so once.
 
-| setting | here |
+| settings | here |
 |---|---|
 """
 
@@ -32,7 +34,7 @@ a value is set that does not hold here, the log says so once.
 def page() -> str:
     """The page."""
     effective = "".join(map(_effective, SETTINGS))
-    known = "".join(map(_known, IGNORED))
+    known = "".join(_known(instead, list(each)) for instead, each in groupby(IGNORED, lambda each: each.instead))
     return f"{_INTRODUCTION}\n{_EFFECTIVE}{effective}{_KNOWN}{known}"
 
 
@@ -41,12 +43,13 @@ def _effective(setting: Setting) -> str:
     return f"| {_names(setting)} | {_values(setting)} | {default} | {_sentence(setting.description)} |\n"
 
 
-def _known(setting: Ignored) -> str:
-    return f"| {_names(setting)} | {_sentence(setting.instead)} |\n"
+def _known(instead: str, settings: list[Ignored]) -> str:
+    return f"| {'<br>'.join(map(_names, settings))} | {_sentence(instead)} |\n"
 
 
 def _names(setting: Setting | Ignored) -> str:
-    return " ".join([f"`{setting.name}`", *(f"<br>also `{alias}`" for alias in setting.aliases)])
+    unlike = [alias for alias in setting.aliases if alias not in other_names(setting.name) and "hive." not in alias]
+    return " ".join([f"`{setting.name}`", *(f"<br>also `{alias}`" for alias in unlike)])
 
 
 def _values(setting: Setting) -> str:
@@ -65,7 +68,7 @@ def _written(value: object) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return ", ".join(value)
-    return f"{value:,}".replace(",", " ") if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _sentence(text: str) -> str:

@@ -54,16 +54,17 @@ def _row(
     *aliases: str,
     choices: tuple[str, ...] = (),
 ) -> Setting:
-    return Setting(name, type, default, unit, *between, description, (*_other_names(name), *aliases), choices)
+    return Setting(name, type, default, unit, *between, description, (*other_names(name), *aliases), choices)
 
 
 def _ignored(instead: str, *given: str) -> tuple[Ignored, ...]:
     """Return parameters without effect from texts ``name`` or ``name=value``. ``value`` becomes ``as_if``."""
     parts = (each.partition("=") for each in given)
-    return tuple(Ignored(name, instead, as_if if sign else None, _other_names(name)) for name, sign, as_if in parts)
+    return tuple(Ignored(name, instead, as_if if sign else None, other_names(name)) for name, sign, as_if in parts)
 
 
-def _other_names(name: str) -> tuple[str, ...]:
+def other_names(name: str) -> tuple[str, ...]:
+    """Return the names that Hive has for a parameter besides its own one that begins with ``metastore``."""
     if name.startswith(("metastore.cache", "metastore.event", "metastore.rawstore")):
         return (f"hive.{name}",)
     # Hive 4 reads the name with metastore first, then the older name with hive.
@@ -77,13 +78,13 @@ _ANY = (None, None)
 # fmt: off
 SETTINGS: tuple[Setting, ...] = (
     # -- clusters
-    _row("hive.default.cluster.name", "str", None, "", _ANY, "the cluster of new tables, and of tables from before there were clusters"),
+    _row("hive.default.cluster.name", "str", None, "", _ANY, "the cluster of new tables"),
     _row("hive.use.default.cluster", "bool", False, "", _ANY, "run on the default cluster instead of choosing by the tables read"),
     _row("hive.cluster.properties", "properties", None, "", _ANY, "cluster name to filesystem and jobtracker: mapping, JSON text or file"),
-    _row("hivex.local.jobtracker", "str", "local[*]", "", _ANY, "jobtracker of the one cluster that a metastore in SQLite has where none is configured; `auto` is the Spark Connect server of `hivex spark start` while it runs, and else `local[*]`"),
-    _row("hivex.cluster.answer.timeout", "int", 30, "s", (1, 3600), "how long a Spark Connect server that takes connections may need for its first answer; later its cluster counts as one that cannot be used"),
-    _row("hivex.replica.max.lag", "float", None, "s", (0, 315_360_000), "the lag of copies that queries accept, at most ten years; without a value they read current copies only. A session sets its own by SET"),
-    _row("hivex.replica.max.lag.commits", "int", None, "", (0, None), "the number of commits that copies may lack for queries that accept a lag. A session sets its own by SET"),
+    _row("hivex.local.jobtracker", "str", "local[*]", "", _ANY, "jobtracker of the one cluster of a SQLite metastore without configured clusters; `auto`: the Spark Connect server of `hivex spark start` while it runs, else `local[*]`"),
+    _row("hivex.cluster.answer.timeout", "int", 30, "s", (1, 3600), "how long a Spark Connect server may need for its first answer before its cluster counts as unusable"),
+    _row("hivex.replica.max.lag", "float", None, "s", (0, 315_360_000), "the lag of copies that queries accept; without a value they read current copies only. SET sets that of a session"),
+    _row("hivex.replica.max.lag.commits", "int", None, "", (0, None), "the number of commits that copies may lack for queries that accept a lag. SET sets that of a session"),
     # -- transactions
     _row("metastore.txn.timeout", "int", 300, "s", (1, None), "a transaction or lock without a heartbeat for this long is aborted"),
     _row("metastore.txn.max.open.batch", "int", 1000, "", (1, None), "most transactions opened by one call"),
@@ -101,24 +102,24 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.ext.locking.enabled", "bool", False, "", _ANY, "external tables are locked too"),
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one was not acquired in time"),
     # -- the database of the metastore
-    _row("hivex.database.timeout", "int", 30, "s", (2, 86_400), "PostgreSQL: a connection is given up, by its client and by the server, after so long without a sign of life of the other host; a database transaction ends whose client has left it idle for so long"),
-    _row("hivex.database.lock.timeout", "int", 60, "s", (1, 86_400), "PostgreSQL: how long a change of the metastore waits for rows that another client has locked; its retries are counted"),
+    _row("hivex.database.timeout", "int", 30, "s", (2, 86_400), "PostgreSQL: client and server give up a connection after so long without a sign of life of the other host, and end a database transaction that was idle for so long"),
+    _row("hivex.database.lock.timeout", "int", 60, "s", (1, 86_400), "PostgreSQL: how long a change of the metastore, with its retries, waits for rows that another client has locked"),
     # -- DataFrames
     _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
     # -- sessions
-    _row("hivex.temporary.table.timeout", "int", 86_400, "s", (1, 315_360_000), "housekeeping drops a temporary table whose session has run no statement for this long; one that a statement has locked stays"),
+    _row("hivex.temporary.table.timeout", "int", 86_400, "s", (1, 315_360_000), "housekeeping drops an unlocked temporary table whose session has run no statement for this long"),
     # -- history
-    _row("hivex.history.retention", "int", 21_600, "s", (0, 315_360_000), "how long earlier versions of a table can be read: the cleaner keeps their directories, and housekeeping the record of commits; 0: not at all. A table may have another value as its property of this name"),
+    _row("hivex.history.retention", "int", 21_600, "s", (0, 315_360_000), "how long earlier versions of a table can be read; 0: not at all. A table may have another value as its property of this name"),
     # -- replication
     _row("hivex.replication.timeout", "int", 60, "s", (1, None), "after so long without a heartbeat the transaction of a replication is aborted; at most `hive.txn.timeout`"),
     _row("hivex.replication.retention", "int", 86_400, "s", (0, None), "how long the housekeeping keeps the files of a replication that has not finished, for the next one"),
-    _row("hivex.replication.job.min.size", "int", 1_073_741_824, "B", (-1, None), "a replication of at least this many bytes copies them by a Spark job where the jobs of the target, or of `hivex.replication.job.cluster`, run outside of its process; -1: the process itself always copies"),
-    _row("hivex.replication.job.cluster", "str", "", "", _ANY, "the cluster whose Spark runs the jobs that copy; without a value it is the target of each replication"),
+    _row("hivex.replication.job.min.size", "int", 1_073_741_824, "B", (-1, None), "a replication of at least this many bytes copies by a Spark job, if jobs of the target, or of `hivex.replication.job.cluster`, run outside of its process; -1: never"),
+    _row("hivex.replication.job.cluster", "str", "", "", _ANY, "the cluster whose Spark runs the jobs that copy; by default the target of each replication"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect) and permanent functions of classes, and table properties may set any option of Spark"),
     _row("hivex.load.paths", "list", ("*",), "", _ANY, "folders, as absolute paths or URIs, that LOAD DATA may read besides the root of the table's cluster; `*` is any folder. Under Airflow the default is the empty list"),
     # -- namespaces
-    _row("hivex.namespace.mode", "bool", False, "", _ANY, "statements name tables of other databases by links only; a database may have another value as its property of this name"),
+    _row("hivex.namespace.mode", "bool", False, "", _ANY, "statements name tables of other databases by links only; a database may have another value as its property"),
     _row("hivex.move.grace.time", "int", 86_400, "s", (0, None), "how long the housekeeping leaves the copies on the previous clusters after a namespace was moved"),
     _row("hivex.move.lock.timeout", "int", 30, "s", (0, None), "how long each try to switch a namespace waits for its readers and writers; later ones wait meanwhile"),
     _row("hivex.move.lock.tries", "int", 10, "", (1, None), "how often a move of a namespace tries to switch; it catches up before each try"),

@@ -35,10 +35,9 @@ if TYPE_CHECKING:
 class HivexCompactOperator(NamedInMap, BaseOperator):
     """Request a compaction of one table or partition, and optionally wait for its end.
 
-    The request ignores thresholds, ``NO_AUTO_COMPACTION`` and previous failures. A worker runs the compaction. If a
-    compaction of the same type already waits, runs, or has covered the same writes, the task uses this compaction. So a
-    retry does not request a second compaction. If a compaction of another type is in the queue, the task fails, and
-    Airflow retries the task.
+    The request ignores thresholds, ``NO_AUTO_COMPACTION`` and previous failures. If a compaction of the same type
+    waits, runs, or has covered the same writes, the task uses it, so that a retry requests no second one. If one of
+    another type is in the queue, the task fails and is retried.
 
     The operator returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
 
@@ -46,17 +45,17 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
     :param partition: ``key=value/...``; required for a table with partitions (templated)
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
     :param compaction_pool: the compaction pool whose workers run the compaction; None for the pool of the table or
-        database. A compaction pool is not an Airflow ``pool`` (templated)
+        database. It is not an Airflow ``pool`` (templated)
     :param properties: ``compactor.*`` and ``tblprops.*`` properties, which override the properties of the table
         (templated)
     :param buckets: the number of files that a rebalance writes; None for the current number (templated)
     :param order_by: the columns by which a rebalance sorts the rows, with ``DESC`` for descending order (templated)
-    :param wait_for_completion: wait until the rows are merged. If the compaction fails, the task fails without a retry
+    :param wait_for_completion: wait until the rows are merged. If this fails, the task fails without a retry
     :param until_cleaned: with ``wait_for_completion``, wait until the replaced files are deleted, too
     :param poll_interval: seconds between two checks of the compaction
-    :param timeout: the longest time to wait. After this time the task fails, and the compaction continues
+    :param timeout: the longest wait. After it the task fails, and the compaction continues
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param deferrable: whether to wait in the triggerer
     """
 
     template_fields: Sequence[str] = (
@@ -239,9 +238,9 @@ class HivexInitiateCompactionsOperator(BaseOperator):
     """Run one round of the initiator, which requests compactions of tables that have passed a threshold.
 
     The operator returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of
-    checked tables and partitions, the ids of new compactions, the ids of records with the reason why a compaction was
-    not requested, and the ids of compactions whose worker was lost. ``is_complete`` is false if the round has reached
-    ``metastore.compactor.fetch.size``. Then the next round continues. A retry is harmless.
+    checked tables and partitions, and the ids of new compactions, of records why none was requested, and of compactions
+    whose worker was lost. ``is_complete`` is false if the round has reached ``metastore.compactor.fetch.size``: the
+    next one continues. A retry is harmless.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -265,15 +264,15 @@ class HivexInitiateCompactionsOperator(BaseOperator):
 class HivexCleanOperator(BaseOperator):
     """Delete files that compactions have replaced, and files of aborted transactions, on every cluster.
 
-    Files that an open transaction can read stay. If a directory cannot be deleted, the task fails without a retry.
-    Another round repeats the deletion after a pause. It is safe to kill the task at any moment.
+    Files that an open transaction can read stay. If a directory cannot be deleted, the task fails without a retry, and
+    another round tries again after a pause. The task may be killed at any moment.
 
     The operator returns a list with ``{"compaction_id", "table", "partition", "outcome", "deleted", "waiting",
     "blockers", "message"}`` for each compaction, or each table or partition with files of aborted transactions.
-    ``deleted`` and ``waiting`` are the numbers of deleted and of remaining directories and files. ``blockers`` are the
-    transactions that need the remaining directories and files. The log names each directory and file.
+    ``deleted`` and ``waiting`` are the numbers of deleted and of remaining directories and files, and ``blockers`` the
+    transactions that need these. The log names each of them.
 
-    :param plan_only: whether only to list the directories that would be deleted now, and delete nothing
+    :param plan_only: whether to list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -319,9 +318,8 @@ class HivexCleanOperator(BaseOperator):
 class HivexHousekeepingOperator(BaseOperator):
     """Run one round of the housekeeper, which ends the transactions of dead clients, and removes old records.
 
-    The housekeeper aborts transactions and drops lock requests whose heartbeat is missing, and returns compactions of
-    lost workers to the queue. The task also sends the gauges of the metastore to Airflow's metrics (``[hivex]
-    metrics``). A retry is harmless.
+    It drops lock requests without a heartbeat, too, and returns compactions of lost workers to the queue. The task also
+    sends the gauges of the metastore to Airflow's metrics (``[hivex] metrics``). A retry is harmless.
 
     The operator returns the ids of aborted transactions and of dropped lock requests, and the numbers of removed
     records.

@@ -35,21 +35,17 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     """Run compactions that wait in the queue, on the primary cluster of each table.
 
     Readers and writers continue meanwhile. The operator returns a list with ``{"compaction_id", "table", "partition",
-    "type", "state", "message", "txn_id"}`` for each compaction. The list is empty if no compaction waits. If a
-    compaction fails, the task still runs the other compactions, and then fails without a retry. The initiator will
-    request the failed compaction again.
+    "type", "state", "message", "txn_id"}`` for each compaction. If one fails, the task still runs the others, and then
+    fails without a retry. The initiator requests the failed one again.
 
-    A retry is harmless, because it does not repeat finished compactions. An unfinished compaction returns to the queue
-    at once if the task was ended or timed out. If the process was killed, the compaction returns after the time-out of
-    its transaction.
+    A retry does not repeat finished compactions. An unfinished one returns to the queue at once if the task was ended
+    or timed out, and after the time-out of its transaction if the process was killed.
 
-    :param compaction_id: the only compaction to run. If this compaction does not wait any more, the task returns the
-        state of the compaction. None: run the oldest compactions of ``compaction_pool`` (templated)
-    :param compaction_pool: the compaction pool; None for compactions without a pool, and for compactions of any pool
-        that have waited longer than ``metastore.compactor.worker.pool.timeout``. A compaction pool is not an Airflow
-        ``pool`` (templated)
-    :param max_compactions: the maximum number of compactions, run one after the other; None to run compactions until no
-        compaction waits (templated)
+    :param compaction_id: the only compaction to run; if it does not wait any more, the task returns its state. None:
+        the oldest ones of ``compaction_pool`` (templated)
+    :param compaction_pool: the compaction pool; None for compactions without a pool, and those of any pool that have
+        waited longer than ``metastore.compactor.worker.pool.timeout``. It is not an Airflow ``pool`` (templated)
+    :param max_compactions: the most compactions, one after the other; None: until none waits (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

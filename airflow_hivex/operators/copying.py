@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class CopyOperator(NamedInMap, BaseOperator):
     """The base of operators that copy files by one call of the metastore.
 
-    :param copy_cluster: the cluster whose Spark copies the files; None (default): a Spark job copies large amounts of
-        data, and the task itself copies small amounts (templated)
+    :param copy_cluster: the cluster whose Spark copies the files; None: a Spark job copies large amounts of data, and
+        the task itself copies small amounts (templated)
     :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies. If this cluster does not use
-        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``. If
-        ``copy_cluster`` does not use a Spark Connect server, the task runs in the worker
+        a Spark Connect server, the task fails. None: use ``[operators] default_deferrable``. If ``copy_cluster`` does
+        not use a Spark Connect server, the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

@@ -95,8 +95,7 @@ class HivexCreateLinkOperator(_LinkOperator):
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that gets the link; by default the database of the connection (templated)
-    :param static: True: only HivexAlterLinkOperator and ``ALTER LINK`` add partitions to the link. False (default): the
-        link shows each new partition of its source
+    :param static: whether the link shows only partitions that ``ALTER LINK`` adds, and not each new one of its source
     :param properties: properties of the link, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -129,14 +128,14 @@ class HivexCreateLinkOperator(_LinkOperator):
 
 
 class HivexAlterLinkOperator(_LinkOperator):
-    """Add partitions to a link, then drop partitions from the link, then set properties of the link.
+    """Add partitions to a link, drop others, and set its properties.
 
     The operator returns ``{"namespace", "link", "added", "dropped"}`` with the names of the changed partitions.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param add_partitions: names of partitions of the source, such as ``ds=2013-01-01`` (templated)
-    :param drop_partitions: names of partitions to remove from the link. The source keeps the partitions (templated)
+    :param drop_partitions: names of partitions to remove from the link. The source keeps them (templated)
     :param properties: properties to set, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """

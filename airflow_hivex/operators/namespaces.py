@@ -21,26 +21,24 @@ if TYPE_CHECKING:
 
 
 class HivexMoveNamespaceOperator(CopyOperator):
-    """Move a namespace to another cluster. All its tables change their primary cluster at the same time.
+    """Move a namespace to another cluster: all its tables change their primary cluster at once.
 
-    A retry continues the move of the previous try. If the namespace has already moved, a retry does nothing.
+    A retry continues the move, and does nothing after it.
 
     The operator returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s",
     "txn_id"}``. A dry run also returns ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
 
     :param namespace: the database (templated)
     :param cluster: the new primary cluster of the tables (templated)
-    :param copy_linked: whether to copy the tables and partitions of other namespaces that this namespace links, too
+    :param copy_linked: whether to copy linked tables and partitions of other namespaces, too
     :param keep_copies: whether to keep the copies on the previous clusters
     :param dry_run: whether to change nothing, and return the plan
-    :param threads: the number of files that are copied at the same time
-    :param bytes_per_second: the maximum speed of copying; None means no limit
-    :param copy_cluster: the cluster whose Spark copies the files; None (default): Spark jobs copy large amounts of
-        data, and the task itself copies small amounts. The task itself always copies the last files, when the primary
-        cluster changes (templated)
-    :param deferrable: True: free the worker slot while jobs of ``copy_cluster`` copy. If this cluster does not use a
-        Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``. If
-        ``copy_cluster`` does not use a Spark Connect server, the task runs in the worker
+    :param threads: the number of files that are copied at once
+    :param bytes_per_second: the most bytes a second; None: no limit
+    :param copy_cluster: the cluster whose Spark copies the files; None: Spark jobs copy large amounts, the task small
+        ones. The task always copies the last files (templated)
+    :param deferrable: True: free the worker slot while jobs of ``copy_cluster`` copy, which needs a Spark Connect
+        server. None: as ``[operators] default_deferrable`` says, and in the worker without such a server
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -99,22 +97,21 @@ class HivexMoveNamespaceOperator(CopyOperator):
 class HivexImportNamespaceOperator(BaseOperator):
     """Import the tables and views of a namespace from another metastore, as of one snapshot.
 
-    A retry keeps the files that the previous try has copied. Objects that already exist in this metastore are not
-    changed. So the task can be repeated.
+    A retry keeps copied files. Objects that exist here already are not changed.
 
-    The operator returns ``{"namespace", "imported", "present", "size_bytes"}``. ``imported`` has the names of imported
-    objects. ``present`` has the names of objects that already existed in this metastore. Unless ``skip_refused`` is
-    set, the task fails if an object, such as an external table, cannot be imported.
+    The operator returns ``{"namespace", "imported", "present", "size_bytes"}``. ``present`` are the objects that
+    existed already. Unless ``skip_refused`` is set, the task fails if an object, such as an external table, cannot be
+    imported.
 
     :param namespace: the namespace in the other metastore (templated)
-    :param source_conn_id: the connection of type ``hivex`` of the other metastore. The default is the home of the
-        namespace, which the command ``hivex namespace home`` sets (templated)
+    :param source_conn_id: the connection of the other metastore; by default the home of the namespace that ``hivex
+        namespace home`` has set (templated)
     :param tables: a pattern of tables and views, such as ``flights|air*`` (templated)
     :param into: the name of the namespace in this metastore; by default the same name (templated)
     :param cluster: the cluster that gets the files; by default the default cluster (templated)
-    :param skip_refused: whether to skip objects that cannot be imported, and log the reasons
-    :param dry_run: whether to change nothing, and return the names of objects that would be imported
-    :param threads: the number of files that are copied at the same time
+    :param skip_refused: whether to skip such objects, and log the reasons
+    :param dry_run: whether to change nothing, and return the names that would be imported
+    :param threads: the number of files that are copied at once
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

@@ -121,41 +121,36 @@ DEFAULT_MAX_ROWS = _Default(1000)
 class HivexQueryOperator(BaseOperator):
     """Run one or several statements, and return the result of the last statement.
 
-    The statements share one session: ``USE`` and ``USE CLUSTER`` apply to the statements after them. Each statement
-    is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is set.
+    The statements share one session, so that ``USE`` holds for later ones. Each is a transaction of its own, unless the
+    script has START TRANSACTION, or ``transaction`` is set.
 
     The result in XCom is ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id": ...,
-    "rows_written": ..., "rows_deleted": ...}`` in JSON types. Decimals and other types that JSON lacks are texts. Dates
+    "rows_written": ..., "rows_deleted": ...}`` in JSON types. Types that JSON lacks, such as decimals, are texts; dates
     and times are in ISO 8601.
 
     :param sql: a script, a list of scripts, or the path of a ``.sql`` or ``.hql`` file (templated)
-    :param parameters: values of the ``:name`` markers in the statements. A value never becomes a part of the SQL text
-        (templated)
+    :param parameters: values of the ``:name`` markers, which never become a part of the SQL text (templated)
     :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses (templated)
     :param database: the current database; None for the database of the connection (templated)
     :param transaction: the group whose transaction the statements join, or the id of an open transaction. A retry first
-        discards the writes of the previous try in this transaction (templated)
-    :param conflict_retries: the maximum number of retries after a write conflict or a deadlock has aborted a statement.
-        Before each retry there is a pause. A transaction of several statements is not retried
-    :param max_rows: the maximum number of returned rows. The default is 1,000. With a ``handler`` or an ``output_path``
-        all rows are returned by default
+        discards the writes of the previous try (templated)
+    :param conflict_retries: the most retries, after a pause, of a statement that a write conflict or deadlock has
+        aborted. A transaction of several statements is not retried
+    :param max_rows: the most returned rows; by default all of them with a ``handler`` or an ``output_path``
     :param handler: a function that takes a cursor over the rows of the last statement, and returns the result of the
         task
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
-    :param output_table: a table that gets the rows of the last statement. The rows do not pass through the worker. A
-        missing table is created (templated)
-    :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps these rows
+    :param output_table: a table that gets the rows, without the worker. A missing table is created (templated)
+    :param output_mode: ``overwrite`` or ``append``
     :param show_return_value_in_logs: whether to log the result
     :param asset_events: whether to send an event for each written table whose asset a DAG names
     :param asset_partitions: whether to send an event for each written partition, with its name as the partition key
-    :param max_lag: the largest lag of copies that queries accept, in seconds or as a text such as ``10min``. If the
-        last query has read a copy that lags, the result also has ``"as_of": {"time", "lag_s", "commits", "write_ids"}``
-        (templated)
-    :param max_lag_commits: the largest lag of copies that queries accept, in commits (templated)
-    :param deferrable: True: free the worker slot while Spark works. Statements that run a job on a Spark Connect server
-        then run in the triggerer. If no cluster has a Spark Connect server, the task fails. None (default): use
-        ``[operators] default_deferrable``. If no cluster has a Spark Connect server, the task runs in the worker
+    :param max_lag: the largest accepted lag of copies, in seconds or as a text such as ``10min``. If the last query has
+        read a copy that lags, the result has ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` (templated)
+    :param max_lag_commits: the largest accepted lag in commits (templated)
+    :param deferrable: True: statements that run a job on a Spark Connect server run in the triggerer; without such a
+        server the task fails. None: as ``[operators] default_deferrable`` says, and in the worker without such a server
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

@@ -30,16 +30,15 @@ class HivexReplicateOperator(CopyOperator):
         (templated)
     :param partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
         (``year = 2013, month < 3``), instead of names (templated)
-    :param dry_run: whether to copy nothing, and also return ``"directories"``: a list with ``{"table", "partition",
+    :param dry_run: whether to copy nothing, and return ``"directories"``, a list with ``{"table", "partition",
         "directory", "source", "files", "bytes"}`` for each directory that would be copied
-    :param verify: whether to read the files that are already copied, too, and replace damaged files
-    :param threads: the number of files that are copied at the same time
-    :param bytes_per_second: the maximum speed of copying; None means no limit
-    :param copy_cluster: the cluster whose Spark copies the files; None (default): a Spark job copies large amounts of
-        data, and the task itself copies small amounts (templated)
-    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies. If this cluster does not use
-        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``. If
-        ``copy_cluster`` does not use a Spark Connect server, the task runs in the worker
+    :param verify: whether to read copied files, too, and replace damaged ones
+    :param threads: the number of files that are copied at once
+    :param bytes_per_second: the most bytes a second; None: no limit
+    :param copy_cluster: the cluster whose Spark copies the files; None: a Spark job copies large amounts, the task
+        small ones (templated)
+    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies, which needs a Spark Connect
+        server. None: as ``[operators] default_deferrable`` says, and in the worker without such a server
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -109,20 +108,19 @@ class HivexReplicateOperator(CopyOperator):
 
 
 class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
-    """Change the primary cluster of a table. The previous cluster keeps a copy. A retry is harmless.
+    """Change the primary cluster of a table. The previous one keeps a copy. A retry is harmless.
 
-    The operator waits for the readers and writers of the table. It is not deferrable, because the worker copies the
-    table.
+    The operator waits for the readers and writers of the table, and is not deferrable.
 
     The operator returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
 
     :param table: ``database.table`` (templated)
     :param cluster: the new primary cluster (templated)
-    :param force: True if the previous cluster is lost. If the change would lose writes, the task fails without a retry.
-        The error lists these writes, and a text for ``confirm``
-    :param confirm: the text in the error of ``force``. It confirms the loss of the listed writes (templated)
-    :param threads: the number of files that are copied at the same time
-    :param bytes_per_second: the maximum speed of copying; None means no limit
+    :param force: whether the previous cluster is lost. If writes would be lost, the task fails without a retry; the
+        error lists them, and a text for ``confirm``
+    :param confirm: the text of that error, which confirms the loss (templated)
+    :param threads: the number of files that are copied at once
+    :param bytes_per_second: the most bytes a second; None: no limit
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

@@ -57,16 +57,15 @@ class HivexTransaction(TaskGroup):
             HivexQueryOperator(task_id="orders", sql="INSERT INTO orders ...", transaction=transaction)
             HivexQueryOperator(task_id="lines", sql="INSERT INTO lines ...", transaction=transaction)
 
-    The group begins with the setup task ``begin``. The task ``commit`` commits the transaction if all tasks of the
-    group have succeeded. The teardown ``abort`` runs when all tasks have ended. If the transaction is still open,
-    ``abort`` aborts the transaction and fails, so that the DAG run fails. If a task of the group has caused a skip (by
-    AirflowSkipException or as a ShortCircuitOperator), ``abort`` does not fail. Tasks downstream of the group are
-    downstream of ``commit``. To join the transaction in a ``@task``, pass :attr:`txn_id` to the task as an argument,
-    and call ``HivexHook.session(txn_id=...)``.
+    The group begins with the setup task ``begin``. The task ``commit`` commits if all tasks of the group have
+    succeeded. The teardown ``abort`` aborts a transaction that is still open, and then fails, so that the DAG run
+    fails, unless a task of the group has caused a skip (by AirflowSkipException or as a ShortCircuitOperator). Tasks
+    downstream of the group are downstream of ``commit``. To join the transaction in a ``@task``, give it :attr:`txn_id`
+    as an argument, and call ``HivexHook.session(txn_id=...)``.
 
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
-    :param timeout: the time after which the transaction is aborted if no statement of the transaction runs
+    :param timeout: the time after which the transaction is aborted if none of its statements runs
     :param task_arguments: arguments of all three tasks ``begin``, ``commit`` and ``abort``, such as ``retries`` or
         ``queue``
     """
@@ -204,9 +203,8 @@ def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperato
 class HivexBeginOperator(BaseOperator):
     """Open the transaction of a group, and return its id.
 
-    A retry aborts the transactions of all previous tries, and opens a new transaction. If the user has cleared only
-    some tasks of the group, the task returns the transaction of the last try in two cases: this transaction is still
-    open, or it has committed and no task that writes will run again.
+    A retry aborts the transactions of previous tries. If only some tasks of the group were cleared, the task returns
+    the last transaction if it is still open, or has committed and no task that writes will run again.
 
     :param timeout: the transaction's time-out
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -325,8 +323,7 @@ class HivexCommitOperator(BaseOperator):
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param begin_task_id: the id of the task that has opened the transaction
-    :param work_task_ids: the tasks of the group that must succeed. If one of these tasks was skipped, the commit is
-        skipped, too
+    :param work_task_ids: the tasks of the group that must succeed. If one was skipped, so is the commit
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -380,13 +377,11 @@ class HivexCommitOperator(BaseOperator):
 class HivexAbortOperator(BaseOperator):
     """Abort the transaction of a group if it is still open, and fail if it has not committed.
 
-    If the task fails, the DAG run fails, too, because the rows of the transaction are missing. If a task of the group
-    has caused a skip (by AirflowSkipException or as a ShortCircuitOperator), the transaction is aborted, and this task
-    succeeds.
+    If a task of the group has caused a skip, this task succeeds.
 
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param work_task_ids: the tasks of the group. The reason of the abort names the tasks that have not succeeded
+    :param work_task_ids: the tasks of the group, for the reason of the abort
     :param commit_task_id: the id of the task that commits
     """
 

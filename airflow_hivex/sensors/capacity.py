@@ -26,9 +26,9 @@ class HivexQuotaSensor(HivexObjectSensor):
     :param cluster: the cluster; None for all clusters (templated)
     :param percent: the level in percent of the quota, above 0; None for the warning level of each quota (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
-    :param check_existence: True (default): fail at once, without a retry, if the namespace does not exist. False: wait
-        until the namespace is created. The sensor always fails for a namespace without a quota
+    :param deferrable: whether to wait in the triggerer
+    :param check_existence: whether to fail without a retry, instead of waiting, if the namespace does not exist. The
+        sensor always fails for a namespace without a quota
     """
 
     template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")

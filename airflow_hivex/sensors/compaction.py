@@ -25,15 +25,14 @@ class HivexCompactionSensor(HivexSensor):
     """Wait until a compaction has ended.
 
     The sensor returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``. The state is
-    ``succeeded`` or ``refused``. Without ``until_cleaned`` the state can also be ``ready for cleaning``. The
-    ``message`` says why a compaction was refused. The sensor fails, without a retry, if the compaction has failed or
-    was withdrawn, or if no compaction has the id.
+    ``succeeded``, ``refused`` (``message`` says why) or, without ``until_cleaned``, ``ready for cleaning``. The sensor
+    fails, without a retry, if the compaction has failed or was withdrawn, or if no compaction has the id.
 
     :param compaction_id: a number, or the ``output`` of HivexCompactOperator (templated)
-    :param until_cleaned: True: wait until the cleaner has deleted the replaced files. The cleaner waits for the readers
-        of these files and for ``hivex.history.retention``. False (default): wait until the rows are merged
+    :param until_cleaned: whether to wait until the cleaner has deleted the replaced files, after their readers and
+        ``hivex.history.retention``, and not only until the rows are merged
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param deferrable: whether to wait in the triggerer
     """
 
     template_fields: Sequence[str] = ("compaction_id", "hivex_conn_id")
@@ -80,20 +79,19 @@ class HivexCompactionSensor(HivexSensor):
 class HivexCompactionThresholdSensor(HivexObjectSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
-    As HivexCompactOperator, the sensor ignores the other conditions of the initiator, such as ``NO_AUTO_COMPACTION``.
-    In a table with partitions, the sensor waits for ``partition``, or for any partition if ``partition`` is None.
+    The sensor ignores the other conditions of the initiator, such as ``NO_AUTO_COMPACTION``.
 
     The sensor returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``. ``type`` is ``major``
-    or ``minor``. ``thresholds`` are the passed thresholds with their values. ``partitions`` is a list with
-    ``{"partition", "compaction_type"}`` for each of the first 1,000 partitions that have passed a threshold. Pass it to
+    or ``minor``. ``thresholds`` are the passed ones with their values. ``partitions`` is a list with ``{"partition",
+    "compaction_type"}`` of the first 1,000 partitions that have passed one, for
     ``HivexCompactOperator.partial(...).expand_kwargs(...)``. ``answer`` is the current decision of the initiator.
 
     :param table: a transactional table, ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; None for the table, or for any partition of the table (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
-    :param check_existence: True: fail at once, without a retry, if the table or partition does not exist. False
-        (default): wait until the table or partition is created
+    :param deferrable: whether to wait in the triggerer
+    :param check_existence: whether to fail without a retry, instead of waiting, if the table or partition does not
+        exist
     """
 
     template_fields: Sequence[str] = ("table", "partition", "hivex_conn_id")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class HivexLinkedPartitionSensor(HivexObjectSensor):
     """Wait until a link shows partitions.
 
-    A dynamic link shows a partition as soon as the transaction that adds the partition to the source has committed.
+    A dynamic link shows a partition when the transaction that adds it to the source has committed.
 
     The sensor returns ``{"namespace", "link", "source", "partitions"}``.
 
@@ -24,9 +24,8 @@ class HivexLinkedPartitionSensor(HivexObjectSensor):
     :param partitions: the name of a partition, such as ``ds=2013-01-01``, or a list of names (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
-    :param check_existence: True: fail at once, without a retry, if the link does not exist. False (default): wait until
-        the link is created
+    :param deferrable: whether to wait in the triggerer
+    :param check_existence: whether to fail without a retry, instead of waiting, if the link does not exist
     """
 
     template_fields: Sequence[str] = ("link", "partitions", "namespace", "hivex_conn_id")

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 class HivexReplicaFreshnessSensor(HivexObjectSensor):
     """Wait until the copy of a table on a cluster is fresh: its lag is at most ``max_lag`` and ``max_lag_commits``.
 
-    Each partition must have a copy on the cluster. The primary copy of a table is always fresh. The sensor copies no
-    files.
+    Each partition must have a copy on the cluster. A primary copy is always fresh.
 
     The sensor returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}`` with the number of
     partitions, the highest write id of the copy, and the largest lag of a partition.
@@ -32,9 +31,8 @@ class HivexReplicaFreshnessSensor(HivexObjectSensor):
     :param max_lag: the largest age of the oldest missing commit, in seconds or as a ``timedelta`` (templated)
     :param max_lag_commits: the largest number of commits that the copy of a partition lacks (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
-    :param check_existence: True: fail at once, without a retry, if the table does not exist. False (default): wait
-        until the table is created
+    :param deferrable: whether to wait in the triggerer
+    :param check_existence: whether to fail without a retry, instead of waiting, if the table does not exist
     """
 
     template_fields: Sequence[str] = (

@@ -34,7 +34,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
     """A sensor that polls the metastore in a worker or, with ``deferrable``, in the triggerer.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param deferrable: whether to wait in the triggerer
     """
 
     def __init__(
@@ -141,10 +141,9 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
 class HivexObjectSensor(HivexSensor):
     """A sensor that waits for a state of an object of the catalog, even if the object does not exist yet.
 
-    :param check_existence: True: fail at once, without a retry, if the namespace, table, partition or link does not
-        exist. False (default): wait until this object is created
+    :param check_existence: whether to fail without a retry, instead of waiting, if the object does not exist
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param deferrable: whether to wait in the triggerer
     """
 
     def __init__(self, *, check_existence: bool = False, **kwargs: Any) -> None:
@@ -156,12 +155,11 @@ class HivexTransactionSensor(HivexSensor):
     """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
 
     The sensor fails, without a retry, if the transaction was aborted, or if no transaction has the id.
-    ``poke_interval`` must be shorter than the transaction's time-out, because the record of the transaction can be
-    deleted afterwards.
+    ``poke_interval`` must be shorter than the transaction's time-out, after which its record can be deleted.
 
     :param txn_id: the id of the transaction: a number, or ``HivexTransaction.txn_id`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
+    :param deferrable: whether to wait in the triggerer
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -188,17 +186,16 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
-    By default the sensor waits for a commit after the time at which the sensor ended in the DAG's last successful run.
-    In the first run any commit is enough. The sensor returns ``{"table", "partition", "write_id", "txn_id",
-    "committed_at", "mark"}`` for the last commit. ``mark`` is the point in time from which the next run waits.
+    By default the sensor waits for a commit after its end in the DAG's last successful run; in the first run any commit
+    is enough. The sensor returns ``{"table", "partition", "write_id", "txn_id", "committed_at", "mark"}`` for the last
+    commit. The next run waits from ``mark`` on.
 
     :param table: a transactional table, ``table`` or ``database.table`` (templated)
-    :param partition: ``key=value/...``; None for the whole table. The partition need not exist (templated)
-    :param after_write_id: a write id. The sensor then waits for a commit with a higher write id (templated)
+    :param partition: ``key=value/...``, which need not exist; None for the whole table (templated)
+    :param after_write_id: wait for a commit with a higher write id than this (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param deferrable: whether to wait in the triggerer. The default is ``[operators] default_deferrable``
-    :param check_existence: True: fail at once, without a retry, if the table does not exist. False (default): wait
-        until the table is created
+    :param deferrable: whether to wait in the triggerer
+    :param check_existence: whether to fail without a retry, instead of waiting, if the table does not exist
     """
 
     template_fields: Sequence[str] = ("table", "partition", "after_write_id", "hivex_conn_id")

@@ -66,8 +66,8 @@ def watched_table(
     :param hivex_conn_id: the connection of type ``hivex``
     :param database: the database, if ``table`` does not name it
     :param partition: a partition, ``key=value/...``, or the first parts of partitions; see :class:`HivexCommitTrigger`
-    :param poll_interval: seconds between two reads of the log. Watchers with the same connection and interval share
-        these reads
+    :param poll_interval: seconds between two reads of the log, which watchers with the same connection and interval
+        share
     :param name: the name of the asset. The default is the URI of the asset
     """
     from airflow.sdk import AssetWatcher
@@ -93,8 +93,8 @@ class HivexCommitTrigger(BaseEventTrigger):
     the triggerer was down, one event has ``"missed": true`` and no transaction.
 
     :param tables: ``table`` or ``database.table``, or a list of such names; None for all tables
-    :param partition: a partition, ``key=value/...``, or the first parts of partitions. Commits to other partitions
-        yield no events. A commit without known partitions yields an event
+    :param partition: a partition, ``key=value/...``, or first parts. Commits to other partitions yield no events; one
+        without known partitions does
     :param hivex_conn_id: the connection of type ``hivex``
     :param poll_interval: seconds between two reads of the notification log
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -42,8 +43,14 @@ _INTRODUCTION = """\
 
 <!-- Written by `make format` from the signatures and docstrings of airflow_hivex. -->
 
-The arguments of Airflow's own classes, such as `task_id`, `retries` and `pool`, are not listed.
+The arguments of Airflow's own classes, such as `task_id`, `retries` and `pool`, are not listed. Arguments with an
+asterisk are templated. These are common to several classes and functions, which name them below their own:
+
 """
+_HEADER = ("argument", "default", "meaning")
+_TEMPLATED = " (templated)"
+_COMMON = 3
+"""The number of classes and functions from which on an argument that means the same stands in one table."""
 _SHORTER = {
     "WarehouseHook.default_conn_name": '"hivex_default"',
     "DEFAULT_MAX_ROWS": "1000",
@@ -60,6 +67,23 @@ class _Argument(NamedTuple):
     default: str
 
 
+class _Row(NamedTuple):
+    """An argument in a table."""
+
+    name: str
+    default: str
+    meaning: str
+    is_templated: bool
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        return self[:3]
+
+    @property
+    def marked(self) -> str:
+        return f"`{self.name}`" + r"\*" * self.is_templated
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A class or function of a DAG file."""
@@ -73,11 +97,16 @@ class _Entry:
 def page() -> str:
     """Return the page."""
     classes = {entry.name: entry for path in _modules() for entry in _entries(path) if _is_class(entry)}
-    parts = [_INTRODUCTION]
-    for title, (paths, guide) in _SECTIONS.items():
-        parts.append(f"## {title}\n\nSee [how to use them]({guide}).\n")
-        for path in paths:
-            parts += [_section(entry, classes) for entry in _entries(path) if _is_shown(entry)]
+    sections = {
+        title: [(entry, _rows(entry, classes)) for path in paths for entry in _entries(path) if _is_shown(entry)]
+        for title, (paths, _) in _SECTIONS.items()
+    }
+    counted = Counter(row.facts for entries in sections.values() for _, rows in entries for row in rows)
+    common = {facts for facts, count in counted.items() if count >= _COMMON and facts[1] != "required"}
+    parts = [_INTRODUCTION + table(_HEADER, sorted((f"`{name}`", *others) for name, *others in common))]
+    for title, entries in sections.items():
+        parts.append(f"## {title}\n\nSee [how to use them]({_SECTIONS[title][1]}).\n")
+        parts += [_section(entry, rows, common) for entry, rows in entries]
     return "\n".join(parts)
 
 
@@ -107,21 +136,27 @@ def _is_shown(entry: _Entry) -> bool:
     return _FUNCTIONS.fullmatch(entry.name) is not None
 
 
-def _section(entry: _Entry, classes: dict[str, _Entry]) -> str:
-    documented = ast.get_docstring(entry.node) or ""
-    text, described = _split(documented)
-    arguments = _arguments(entry, classes)
-    names = [argument.name for argument in arguments]
-    if sorted(names) != sorted(described):
-        raise UndocumentedArgumentError(f"{entry.module}.{entry.name}: {sorted(set(names) ^ set(described))}")
-    rows = [
-        (f"`{argument.name}`", argument.default, cell(described[argument.name]))
-        for argument in sorted(arguments, key=lambda each: list(described).index(each.name))
-    ]
+def _section(entry: _Entry, rows: list[_Row], common: set[tuple[str, ...]]) -> str:
+    text, _ = _split(ast.get_docstring(entry.node) or "")
     parts = [f"### {entry.name}\n", f"`{entry.module}.{entry.name}`\n", f"{paragraphs(text)}\n"]
-    if rows:
-        parts.append(table(("argument", "default", "meaning"), rows))
+    if own := [(row.marked, *row.facts[1:]) for row in rows if row.facts not in common]:
+        parts.append(table(_HEADER, own))
+    if shared := [row.marked for row in rows if row.facts in common]:
+        parts.append(f"Also {', '.join(shared)}.\n")
     return "\n".join(parts)
+
+
+def _rows(entry: _Entry, classes: dict[str, _Entry]) -> list[_Row]:
+    """Return the arguments of a class or function, in the order of its docstring."""
+    _, described = _split(ast.get_docstring(entry.node) or "")
+    defaults = dict(_arguments(entry, classes))
+    if sorted(defaults) != sorted(described):
+        raise UndocumentedArgumentError(f"{entry.module}.{entry.name}: {sorted(set(defaults) ^ set(described))}")
+    texts = {name: cell(text) for name, text in described.items()}
+    return [
+        _Row(name, defaults[name], text.removesuffix(_TEMPLATED), text.endswith(_TEMPLATED))
+        for name, text in texts.items()
+    ]
 
 
 def _split(docstring: str) -> tuple[str, dict[str, str]]:

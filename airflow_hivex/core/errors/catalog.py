@@ -145,8 +145,7 @@ class InvalidTypeError(HivexError, pep249.ProgrammingError):
 class InvalidOperationError(HivexError, pep249.ProgrammingError):
     """The object exists, but does not allow the operation.
 
-    The message begins with ``operation``, and the object's name follows. ``operation`` is a statement such as ``DROP
-    VIEW``, or a text such as ``A write to``.
+    The message begins with ``operation``, such as ``DROP VIEW`` or ``A write to``, and the object's name follows.
     """
 
     operation: str
@@ -175,7 +174,7 @@ class CopyMismatchError(HivexError, pep249.OperationalError):
 
 
 class CopyOutdatedError(HivexError, pep249.OperationalError):
-    """The files on the primary cluster are not the files that were copied to a secondary cluster."""
+    """The files on the primary cluster are not those that were copied to a secondary."""
 
     retryable = True
     sentence = (
@@ -202,7 +201,7 @@ class CopyAlteredError(HivexError, pep249.OperationalError):
 
 
 class PrimaryChangedError(HivexError, pep249.OperationalError):
-    """The primary cluster of a table has changed while a statement or compaction wrote on the earlier primary."""
+    """The primary cluster of a table has changed while a statement or compaction wrote on the earlier one."""
 
     retryable = True
     sentence = (
@@ -215,10 +214,9 @@ class PrimaryChangedError(HivexError, pep249.OperationalError):
 
 
 class WritesLostError(HivexError, pep249.OperationalError):
-    """A forced change of a table's primary cluster would lose writes, and the caller has not confirmed this loss.
+    """A forced change of a table's primary cluster would lose writes.
 
-    ``lost`` describes each directory that would be lost. ``confirmation`` is the text that confirms exactly these
-    losses.
+    ``lost`` describes each directory; ``confirmation`` is the text that confirms exactly this loss.
     """
 
     name: str
@@ -237,7 +235,7 @@ class WritesLostError(HivexError, pep249.OperationalError):
 
 
 class EventsPurgedError(HivexError, pep249.OperationalError):
-    """A reader of the notification log requests events that were purged, so the reader has missed changes."""
+    """A reader of the notification log requests purged events, and has missed changes."""
 
     sentence = (
         "The events after {after} are not all there: those up to {purged} were purged. Read the catalog again, and "
@@ -248,7 +246,7 @@ class EventsPurgedError(HivexError, pep249.OperationalError):
 
 
 class EventsReplacedError(HivexError, pep249.OperationalError):
-    """The notification log has other events than the reader has seen, since its database was restored from a backup."""
+    """The notification log has other events than the reader has seen: its database was restored."""
 
     sentence = (
         "The events up to {after} are not those that were read before: the metastore's database was restored from a "
@@ -258,7 +256,7 @@ class EventsReplacedError(HivexError, pep249.OperationalError):
 
 
 class TableChangedError(HivexError, pep249.OperationalError):
-    """A client requests a change of a table, but the table was changed after this client had read it."""
+    """A client requests a change of a table that was changed after it had read it."""
 
     # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
     sentence = (

@@ -114,8 +114,7 @@ class RootUnseenError(HivexError, pep249.OperationalError):
 class WrittenRowsMissingError(HivexError, pep249.OperationalError):
     """The files of a job do not have all rows that its tasks have written.
 
-    The most frequent cause is that the hosts do not share the folder. A network file system or an object store can also
-    give late or wrong answers.
+    Usually the hosts do not share the folder, or a network file system or object store answers late or wrong.
     """
 
     retryable = True
@@ -176,13 +175,13 @@ class ExecutorsLostError(JobError):
 
 
 class ClusterUnreachableError(JobError):
-    """The server that runs the jobs of a cluster does not answer, or was restarted while a job ran."""
+    """The server of a cluster's jobs does not answer, or was restarted while a job ran."""
 
     retryable = True
 
 
 class SparkProcessError(JobError):
-    """The process that runs Spark did not start, has ended, or ran out of memory. A retry starts another process."""
+    """The process that runs Spark did not start, has ended, or ran out of memory. A retry starts another."""
 
     retryable = True
 

@@ -91,7 +91,7 @@ class StoreMissingError(StoreError):
 
 
 class StoreDriverMissingError(StoreError):
-    """The package that connects to a PostgreSQL metastore cannot be imported."""
+    """The package that connects to PostgreSQL cannot be imported."""
 
     sentence = (
         "A metastore in PostgreSQL needs the package psycopg, which cannot be imported: {reason}. Install it with: pip "
@@ -156,7 +156,7 @@ class StoreDamagedError(StoreError):
 
 
 class StorePermissionError(StoreError):
-    """The metastore database denies its user a permission that the metastore needs."""
+    """The metastore database denies its user a permission."""
 
     sentence = (
         "Metastore database {url} refuses what the metastore needs: {reason}. Its user must own the schema, or have "

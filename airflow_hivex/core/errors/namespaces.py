@@ -125,7 +125,7 @@ class LinkedTableError(LinkError):
 class ForeignNameError(SqlError):
     """A statement in a closed namespace names an object of another namespace. Lines and columns count from 1.
 
-    ``create_link`` is the CREATE LINK with which the namespace can read the table, or None if no link is possible.
+    ``create_link`` is the CREATE LINK with which the namespace can read the table, or None.
     """
 
     name: str
@@ -153,7 +153,7 @@ class NoSuchHomeError(NoSuchObjectError):
 
 
 class QuotaExceededError(HivexError, pep249.OperationalError):
-    """A commit is refused, because a namespace would exceed its quota on a cluster. The writes are not visible."""
+    """A commit is refused: a namespace would exceed its quota on a cluster."""
 
     namespace: str
     cluster: str

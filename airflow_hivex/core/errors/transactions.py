@@ -31,14 +31,14 @@ class TransactionAbortedError(TransactionError):
 
 
 class TransactionCommittedError(TransactionError):
-    """The transaction has committed already, so the operation is not possible any more."""
+    """The transaction has committed already."""
 
     sentence = "Transaction {txn_id} has committed already."
     txn_id: int
 
 
 class TransactionNotOpenError(TransactionError):
-    """A call needs a transaction that is open and not read-only, or transactions cannot be opened as requested."""
+    """A call needs an open transaction that is not read-only, or none can be opened as requested."""
 
     txn_ids: Sequence[int]
     why: str
@@ -72,9 +72,9 @@ class CommitOutcomeUnknownError(TransactionError):
 
 
 class WriteConflictError(TransactionAbortedError):
-    """A concurrent transaction has already updated or deleted rows of the same table or partition.
+    """A concurrent transaction has updated or deleted rows of the same table or partition.
 
-    The transaction was aborted. The statement can succeed in another transaction.
+    This one was aborted; the statement can succeed in another.
     """
 
     retryable = True
@@ -82,18 +82,18 @@ class WriteConflictError(TransactionAbortedError):
 
 
 class DeadlockError(TransactionAbortedError):
-    """Transactions waited for each other's locks in a circle, and this transaction was aborted to end the circle."""
+    """Transactions waited for each other's locks in a circle, and this one was aborted to end it."""
 
     retryable = True
     reason: str
 
 
 class InvalidTransactionRequestError(TransactionError):
-    """The transaction manager refuses a request, because an argument is not valid or a limit is reached."""
+    """The transaction manager refuses a request: an argument is not valid, or a limit is reached."""
 
 
 class UnexpectedError(HivexError, pep249.InternalError):
-    """An error that is not known to this project. Its cause has the details; the transaction has ended."""
+    """An unknown error. Its cause has the details; the transaction has ended."""
 
     sentence = (
         "{what} ended with an error that is not known here: {reason}. Its transaction is settled. Report the error "
@@ -111,7 +111,7 @@ class StatementCancelledError(TransactionError):
 
 
 class WriteTakenBackError(TransactionError):
-    """Another session has repeated this session's part of a transaction, so the write of this session is withdrawn."""
+    """Another session has repeated this session's part of a transaction, and its write is withdrawn."""
 
     sentence = "The write to {table} in transaction {txn_id} was withdrawn: {writer!r} runs again elsewhere."
     table: str
@@ -128,7 +128,7 @@ class InvalidWriteIdListError(HivexError, pep249.ProgrammingError):
 
 
 class MissingWriteIdListError(HivexError, pep249.ProgrammingError):
-    """A call reads or changes a transactional table, and lacks the write id list of the caller's snapshot."""
+    """A call of a transactional table lacks the write id list of the caller's snapshot."""
 
     sentence = (
         "Table {table} is transactional and the call has no write id list for it; pass the list of your snapshot, or "
@@ -138,7 +138,7 @@ class MissingWriteIdListError(HivexError, pep249.ProgrammingError):
 
 
 class NotEnoughHistoryError(HivexError, pep249.OperationalError):
-    """A base has replaced directories that this snapshot still needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
+    """A base has replaced directories that this snapshot needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
 
     code = "ACID_NOT_ENOUGH_HISTORY"
     sentence = "Not enough history available for ({high_watermark},{first_exception}). Oldest available base: {base}."
@@ -221,7 +221,7 @@ class CompactionNotDoneError(CompactionError):
 
 
 class CompactionLostError(CompactionError):
-    """A worker or cleaner took too long, so it has lost its compaction and must not continue it."""
+    """A worker or cleaner took too long, and has lost its compaction."""
 
     sentence = (
         "Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, or "
@@ -233,7 +233,7 @@ class CompactionLostError(CompactionError):
 
 
 class ReplacementMissingError(CompactionError):
-    """The directory that has replaced obsolete directories is missing or incomplete, so the cleaner deletes nothing.
+    """The directory that has replaced obsolete ones is missing or incomplete, so the cleaner deletes nothing.
 
     ``found`` and ``registered`` are numbers of files and of bytes.
     """
