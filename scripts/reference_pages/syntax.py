@@ -7,7 +7,6 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from airflow_hivex.core.parser.statements import CHAPTERS, Statement, statements_of
-from scripts.reference_pages.markdown import inline
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -19,7 +18,7 @@ _INTRODUCTION = """\
 
 The forms of all statements. Words in capitals are keywords, `<...>` is a value, `[...]` may be missing, `{a | b}` is
 one of several, `[a & b]` are clauses in any order, and `{...} ...` may be repeated. Queries follow Spark SQL;
-[Statements](statements.md) has the rules of all statements.
+[Statements](statements.md) has the rules, and [the page of both languages](language.md) an example of each.
 """
 
 
@@ -37,9 +36,8 @@ def _chapter(chapter: ModuleType) -> str:
 
 
 def _statement(kind: type[Statement]) -> str:
-    summary = inline((kind.__doc__ or "").partition("\n\n")[0])
     forms = "\n".join(map(shown, kind.SYNTAX))
-    return f"\n### {kind.KIND}\n\n{summary}\n\n```text\n{forms}\n```\n"
+    return f"\n### {kind.KIND}\n\n```text\n{forms}\n```\n"
 
 
 def shown(form: str) -> str:
