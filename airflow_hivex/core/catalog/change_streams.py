@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select, text, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.model.writes import BatchKey
 from airflow_hivex.core.store.schema import change_streams, table_commits, written_batches
+from airflow_hivex.core.store.upserts import insert_into
 
 _S, _C = change_streams.c, table_commits.c
 
@@ -99,8 +98,7 @@ def record(connection: Connection, table_id: int, key: BatchKey, txn_id: int) ->
     Return False if this batch, or a later batch of its application, was written to the table before. If two writers
     write one batch, the second writer waits for the commit of the first, and then gets False.
     """
-    insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    statement = insert(written_batches).values(
+    statement = insert_into(connection, written_batches).values(
         table_id=table_id, app_id=key.app_id, batch_id=key.batch_id, txn_id=txn_id
     )
     changed = statement.on_conflict_do_update(

@@ -22,8 +22,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.catalog.partition_rows import delete_storage_descriptors
 from airflow_hivex.core.errors import InvalidOperationError
@@ -50,6 +48,7 @@ from airflow_hivex.core.store.schema import (
     write_set,
     written_batches,
 )
+from airflow_hivex.core.store.upserts import insert_into
 
 _FEW = 16
 """The largest number of rows that are written or looked up with prepared queries."""
@@ -237,8 +236,7 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
 
     ``checksums`` is a dict from directory id to the checksum, which is None if it is unknown.
     """
-    insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    statement = insert_or_update(directory_copies)
+    statement = insert_into(connection, directory_copies)
     given = statement.excluded
     statement = statement.on_conflict_do_update(
         index_elements=[directory_copies.c.directory_id, directory_copies.c.cluster],

@@ -20,8 +20,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.clock import to_datetime, to_ms
@@ -34,6 +32,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import databases, link_partitions, links, partitions, tables
+from airflow_hivex.core.store.upserts import insert_into
 
 _OWN = databases.alias("own_databases")
 _OF_SOURCES = databases.alias("source_databases")
@@ -217,8 +216,7 @@ def lock_link(connection: Connection, link_id: int) -> bool:
 
 def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *, shown: bool, now_ms: int) -> None:
     """Store that a link shows partitions of its source, or hides them if ``shown`` is false. One query per batch."""
-    insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    statement = insert_or_update(link_partitions)
+    statement = insert_into(connection, link_partitions)
     statement = statement.on_conflict_do_update(
         index_elements=[_EXCEPTIONS.link_id, _EXCEPTIONS.partition_id],
         set_={"is_shown": statement.excluded.is_shown, "changed_ms": statement.excluded.changed_ms},

@@ -12,8 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, literal, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog import table_rows
@@ -47,6 +45,7 @@ from airflow_hivex.core.store.schema import (
     storage_descriptors,
 )
 from airflow_hivex.core.store.schema import tables as all_tables
+from airflow_hivex.core.store.upserts import insert_into
 
 _FLOAT = parse_type("float")
 _PARTITION_QUERY = select(partitions, *STORAGE_COLUMNS).join(storage_descriptors, isouter=True)
@@ -168,8 +167,8 @@ def insert_partitions(
             }
         )
     # A concurrent writer may add the same partition: the first writer adds it.
-    insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    statement = insert_or_skip(partitions).on_conflict_do_nothing().returning(partitions.c.id, partitions.c.name)
+    added_only = insert_into(connection, partitions).on_conflict_do_nothing()
+    statement = added_only.returning(partitions.c.id, partitions.c.name)
     added: dict[str, int] = {}
     for batch in batches(rows, 1000):
         added |= {row.name: row.id for row in connection.execute(statement, batch)}

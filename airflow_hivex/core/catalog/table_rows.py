@@ -23,8 +23,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.closed_namespaces import check_folder, check_parents
@@ -78,6 +76,7 @@ from airflow_hivex.core.store.schema import (
     txn_to_write_id,
     txns,
 )
+from airflow_hivex.core.store.upserts import insert_into
 from airflow_hivex.core.transactions import commit_record, table_names
 from airflow_hivex.core.transactions.locks.requests import note_locks_of
 
@@ -107,10 +106,6 @@ _HOLD_WRITABLE = Prepared(
     .with_for_update(read=True, of=tables)
 )
 _INSERT_STORAGE = insert(storage_descriptors).returning(storage_descriptors.c.id)
-_INSERT_NEW = {
-    "postgresql": postgresql_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
-    "sqlite": sqlite_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
-}
 
 
 def select_table(connection: Connection, database: str, name: str) -> StoredTable:
@@ -312,7 +307,8 @@ def insert_table(
     values = table_to_values(table) | {"name": name, "location": location}
     created_ms = now_ms if table.created_at is None else stored_time(table.full_name, table.created_at)
     row = {"database_id": database.id, "storage_descriptor_id": storage.id, "created_ms": created_ms, **values}
-    table_id = connection.execute(_INSERT_NEW[connection.dialect.name], {**row, "dropped": hidden}).scalar_one_or_none()
+    added = insert_into(connection, tables).on_conflict_do_nothing().returning(tables.c.id)
+    table_id = connection.execute(added, {**row, "dropped": hidden}).scalar_one_or_none()
     if table_id is None:
         raise AlreadyExistsError("table", f"{database.name}.{name}")
     # Checked last: this transaction has the name, so the transaction that dropped the earlier table has committed.

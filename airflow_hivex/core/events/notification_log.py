@@ -30,8 +30,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, InvalidObjectError
@@ -40,6 +38,7 @@ from airflow_hivex.core.snapshots import valid_lists
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Call, Prepared, Rows, joined, later, together
 from airflow_hivex.core.store.schema import caches, counters, notification_log, partition_events, recorded_events
+from airflow_hivex.core.store.upserts import insert_into
 
 _DEFERRED = "hivex_deferred_events"
 _LAST_RECORDED = select(func.max(recorded_events.c.sequence).label("last"))
@@ -524,11 +523,13 @@ class PartitionEvents:
             "type": event.value,
             "event_ms": self._clock(),
         }
-        new = (postgresql_insert if self._store.is_postgresql else sqlite_insert)(partition_events)
-        marked = new.values(row).on_conflict_do_update(
-            index_elements=["database", "table", "partition", "type"], set_={"event_ms": new.excluded.event_ms}
-        )
-        self._store.write(lambda connection: connection.execute(marked))
+        key = ["database", "table", "partition", "type"]
+
+        def mark(connection: Connection) -> None:
+            new = insert_into(connection, partition_events).values(row)
+            connection.execute(new.on_conflict_do_update(index_elements=key, set_={"event_ms": new.excluded.event_ms}))
+
+        self._store.write(mark)
 
     def is_marked(self, database: str, table: str, partition: str, event: PartitionEventType) -> bool:
         """Return whether a partition has the mark ``event``."""

@@ -22,8 +22,6 @@ from sqlalchemy import (
     literal,
     select,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
@@ -32,6 +30,7 @@ from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.write_ids import TableMark
 from airflow_hivex.core.store.exchange import Call, Prepared, later
 from airflow_hivex.core.store.schema import databases, former_write_ids, next_write_ids, tables
+from airflow_hivex.core.store.upserts import insert_into
 
 _TABLE_IDS = (
     select(databases.c.name, tables.c.name, tables.c.id, tables.c.version)
@@ -117,7 +116,7 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
     """
     former, following = former_write_ids.c, next_write_ids.c
     later(connection, delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
-    new = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(former_write_ids)
+    new = insert_into(connection, former_write_ids)
     highest = case((former.next > new.excluded.next, former.next), else_=new.excluded.next)
 
     def noted(found: Select[Any]) -> Executable:
