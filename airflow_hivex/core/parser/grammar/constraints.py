@@ -8,9 +8,6 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
-
 from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.constraints import Constraints, Key, KeyKind
 from airflow_hivex.core.model.identifiers import normalise
@@ -23,7 +20,6 @@ from airflow_hivex.core.parser.statements import FunctionCall, Query
 
 _AFTER_DEFAULT = ("COMMENT", "CONSTRAINT", "CHECK", "ENABLE", "ENFORCED", "VALIDATE", "RELY", "NORELY", "NOVALIDATE")
 _ENFORCED = ("ENABLE", "ENFORCED", "VALIDATE", "NOVALIDATE", "RELY", "NORELY")
-_NO_PART = (exp.Query, exp.Window, exp.AggFunc, exp.Star, exp.Placeholder)
 
 
 @dataclass(slots=True)
@@ -282,17 +278,21 @@ def expression_columns(text: str) -> tuple[str, ...]:
         StatementSyntaxError: the text is not an expression.
         UnsupportedStatementError: the expression reads tables, aggregates rows, or calls arbitrary code.
     """
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
     depth = 0
     for token in tokenize(text):
         depth += token.is_symbol("(") - token.is_symbol(")")
         if depth < 0 or token.is_symbol(";"):
             raise unsupported_error(text, token.start, "this is not one expression")
     query = expression_query(text)
+    no_part = (exp.Query, exp.Window, exp.AggFunc, exp.Star, exp.Placeholder)
     try:
         tree = parse_one(query.text, dialect="spark").expressions[0]
     except SqlglotError as error:
         raise unsupported_error(text, 0, "this expression is not understood") from error
-    if query.references or query.code_functions or query.parameters or tree.find(*_NO_PART) is not None:
+    if query.references or query.code_functions or query.parameters or tree.find(*no_part) is not None:
         reason = "a constraint reads the columns of one row: no table, no group of rows, and no function that runs code"
         raise unsupported_error(text, 0, reason)
     names = (normalise(column.parts[0].name) for column in tree.find_all(exp.Column))

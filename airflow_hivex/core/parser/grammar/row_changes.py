@@ -15,7 +15,6 @@ from airflow_hivex.core.parser.grammar.clauses import Parts, read_parentheses
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of
 from airflow_hivex.core.parser.queries.pieces import Pieces
-from airflow_hivex.core.parser.queries.results import constant_texts
 from airflow_hivex.core.parser.queries.versions import at_changes, at_version, read_changes, read_version
 from airflow_hivex.core.parser.statements import (
     ChangeAction,
@@ -47,6 +46,8 @@ def make_changes(parts: Parts) -> ChangeRows:
         columns, values = _assigned(cursor, parts["assignments"], target)
         for tokens in values:
             _refuse_from(cursor, tokens)
+        from airflow_hivex.core.parser.queries.results import constant_texts
+
         texts = constant_texts(cursor, values)
         clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), texts=texts)
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
@@ -182,6 +183,8 @@ class _When:
 
 
 def _when(parts: Parts, target: ChangedTable, source: MergeSource) -> tuple[str, _When]:
+    from airflow_hivex.core.parser.queries.results import constant_texts
+
     cursor, token, condition = parts.cursor, parts.first, parts["condition"]
     is_by_source = "by_source" in parts
     kind = "NOT MATCHED BY SOURCE" if is_by_source else "NOT MATCHED" if "is_new" in parts else "MATCHED"

@@ -73,7 +73,6 @@ from airflow_hivex.core.parser.lexer.literals import read_integer, read_string
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, name_of, tokenize
 from airflow_hivex.core.parser.lexer.types import read_type
-from airflow_hivex.core.parser.queries.conditions import read_partition_condition
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
 from airflow_hivex.core.parser.queries.versions import read_version
 from airflow_hivex.core.parser.statements import Literal, PlacedName, Query, TableName
@@ -264,6 +263,12 @@ def _partition_order(cursor: Cursor) -> tuple[SortColumn, ...]:
     return tuple(SortColumn(*each) for each in _ordered(cursor, "a partition column", "partition column "))
 
 
+def _partition_condition(cursor: Cursor) -> Predicate:
+    from airflow_hivex.core.parser.queries.conditions import read_partition_condition
+
+    return read_partition_condition(cursor)
+
+
 def _dropped_columns(cursor: Cursor) -> tuple[str, ...]:
     if cursor.at_symbol("("):
         return cursor.names("a column")
@@ -435,7 +440,7 @@ KINDS: Mapping[str, ValueKind] = {
     "output_format": _string("the class of an output format"),
     "parameters": ValueKind("'('", read_parentheses),
     "partition": ValueKind("'('", read_static_partition),
-    "partition_condition": ValueKind("a condition", read_partition_condition),
+    "partition_condition": ValueKind("a condition", _partition_condition),
     "partition_count": ValueKind(
         "a number of partitions", _count("a number of partitions", "that is not a valid number of partitions")
     ),

@@ -69,6 +69,24 @@ _EXPECTED = re.compile(r"Expecting (\S+)")
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
 _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>", re.DOTALL)
+_NO_PART_OF_A_QUERY = (exp.DDL, exp.DML, exp.Command, exp.Into, exp.QueryTransform, exp.Lock)
+_INSTEAD: dict[type[exp.Expr], str] = {
+    exp.Into: "CREATE TABLE ... AS SELECT keeps its rows in a table; leave INTO out",
+    exp.Lock: "it locks no rows; of transactions that change the same partition only the first one commits",
+    exp.QueryTransform: "TRANSFORM would run a program; a permanent function of a class computes values in code",
+}
+
+
+def refuse_foreign_parts(text: str, first: Token, tree: exp.Expr) -> None:
+    """Refuse a query that would write, lock rows or run a program. ``first`` is its first token.
+
+    Raises:
+        UnsupportedStatementError: the query has such a part.
+    """
+    foreign = tree.find(*_NO_PART_OF_A_QUERY)
+    if foreign is not None:
+        advice = _INSTEAD.get(type(foreign), f"{foreign.key.upper()} is not a part of one in this release")
+        raise unsupported_error(text, first.start, f"a query reads only; {advice}")
 
 
 def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> exp.Expr:

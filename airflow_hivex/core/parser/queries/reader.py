@@ -5,11 +5,10 @@ The names ``T@Y`` of links are found before sqlglot parses the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-
-from sqlglot import exp
+from typing import TYPE_CHECKING
 
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.row_ids import ROW_ID
@@ -23,107 +22,13 @@ from airflow_hivex.core.parser.lexer.tokens import (
     unsupported_error,
 )
 from airflow_hivex.core.parser.queries.function_calls import database_calls, function_calls
-from airflow_hivex.core.parser.queries.parsing import parse
 from airflow_hivex.core.parser.queries.pipes import has_pipes, without_pipes
-from airflow_hivex.core.parser.queries.references import QueryReader
-from airflow_hivex.core.parser.queries.results import lists_columns, text_columns, value_list
-from airflow_hivex.core.parser.queries.scopes import Links
+from airflow_hivex.core.parser.queries.quantified import QUERY_WORDS, quantified_comparisons
 from airflow_hivex.core.parser.queries.versions import take_changes, take_versions, with_changes, with_versions
 from airflow_hivex.core.parser.statements import Query, TextEdit
 
-# `x > ALL (SELECT ...)`, and `ANY` or `SOME` in its place: comparisons that Spark has with lists only.
-#
-# Each becomes a sub-query that counts the rows for which the comparison holds, with the three values of SQL: of no
-# rows `ALL` is true and `ANY` is false. IN is not `= ANY`: outside of WHERE, Spark's IN is false where it must be
-# NULL.
-
-
-_COMPARISONS = ("=", "==", "<>", "!=", "<", "<=", ">", ">=")
-_QUANTIFIERS = ("ALL", "ANY", "SOME")
-_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
-# The words before an operand. It holds none of the others, which have no place in it outside of parentheses.
-_BEFORE_OPERAND = frozenset(
-    "SELECT DISTINCT ALL WHERE ON AND OR NOT WHEN THEN ELSE CASE HAVING BY QUALIFY SET EXTEND IF".split()  # noqa: SIM905
-)
-_NO_PART = frozenset("LIKE ILIKE RLIKE REGEXP IN IS BETWEEN EXISTS ESCAPE".split())  # noqa: SIM905
-_AGGREGATES = frozenset("SUM COUNT AVG MEAN MIN MAX FIRST LAST ANY_VALUE STDDEV VARIANCE MEDIAN".split())  # noqa: SIM905
-_HELD = {
-    "ALL": "CASE WHEN count_if(NOT `__held`) > 0 THEN FALSE WHEN count(`__held`) < count(*) THEN NULL ELSE TRUE END",
-    "ANY": "CASE WHEN count_if(`__held`) > 0 THEN TRUE WHEN count(`__held`) < count(*) THEN NULL ELSE FALSE END",
-}
-
-
-def quantified_comparisons(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that replace each comparison with ``ALL (query)`` or ``ANY (query)`` by SQL that Spark has.
-
-    Raises:
-        UnsupportedStatementError: the operand before the comparison has no certain beginning, or is an aggregate.
-    """
-    for index, word in enumerate(tokens):
-        if word.word not in _QUANTIFIERS or not 0 < index < len(tokens) - 2:
-            continue
-        operator, opening, first = tokens[index - 1], tokens[index + 1], tokens[index + 2]
-        is_query = first.word in _QUERY_WORDS or (first.is_symbol("(") and _holds_query(tokens, index + 2))
-        if not operator.is_symbol(*_COMPARISONS) or not opening.is_symbol("(") or not is_query:
-            continue
-        start = _operand(text, tokens, index - 1)
-        held = _HELD["ALL" if word.word == "ALL" else "ANY"]
-        closing = _closing(tokens, index + 1)
-        yield TextEdit(start.start, start.start, f"(SELECT {held} FROM (SELECT ")  # noqa: S608 - words of our own
-        yield TextEdit(operator.start, word.end, f"{operator.text} `__value` AS `__held` FROM")
-        yield TextEdit(closing.end, closing.end, " AS `__compared`(`__value`)))")
-
-
-def _holds_query(tokens: Sequence[Token], index: int) -> bool:
-    while index < len(tokens) and tokens[index].is_symbol("("):
-        index += 1
-    return index < len(tokens) and tokens[index].word in _QUERY_WORDS
-
-
-def _closing(tokens: Sequence[Token], opening: int) -> Token:
-    depth = 0
-    for token in tokens[opening:]:
-        depth += token.is_symbol("(") - token.is_symbol(")")
-        if depth == 0:
-            return token
-    raise AssertionError("the parser has found the parenthesis")
-
-
-def _operand(text: str, tokens: Sequence[Token], operator: int) -> Token:
-    """Return the first token of the operand before an operator.
-
-    Raises:
-        UnsupportedStatementError: the operand has no certain beginning, or is an aggregate.
-    """
-    at = tokens[operator].start
-    depth = cases = 0
-    index = operator
-    while index > 0:
-        token = tokens[index - 1]
-        depth += token.is_symbol(")", "]") - token.is_symbol("(", "[")
-        if depth < 0:
-            break
-        before = tokens[index - 2] if index > 1 else None
-        # After a point, each word is a name.
-        word = "" if before is not None and before.is_symbol(".") else token.word
-        if depth == 0:
-            cases += word == "END"
-            if word == "CASE" and cases:
-                cases -= 1
-            elif not cases:
-                is_negated = before is not None and before.word == "IS"
-                if token.is_symbol(*_COMPARISONS, "<=>") or word in _NO_PART or is_negated:
-                    raise unsupported_error(text, at, "put the operand of ALL, ANY or SOME in parentheses")
-                if token.is_symbol(",", "->", "=>", "|>", "!") or word in _BEFORE_OPERAND:
-                    break
-        if token.word in _AGGREGATES and tokens[index].is_symbol("("):
-            reason = "Spark compares no aggregate with ALL, ANY or SOME; compute it in a sub-query of FROM first"
-            raise unsupported_error(text, at, reason)
-        index -= 1
-    if index == operator:
-        raise unsupported_error(text, at, "put the operand of ALL, ANY or SOME in parentheses")
-    return tokens[index]
-
+if TYPE_CHECKING:
+    from airflow_hivex.core.parser.queries.scopes import Links
 
 _SET_WORDS = ("UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS")
 # Source: Spark's CallMethodViaReflection; each of these functions calls a static method of any class on the class path.
@@ -136,18 +41,12 @@ RANDOM_FUNCTIONS = frozenset(
     }
 )
 _BEFORE_SUBQUERY = (*_SET_WORDS, "AS", "IN", "EXISTS", "FROM", "JOIN", "LATERAL")
-_NO_PART_OF_A_QUERY = (exp.DDL, exp.DML, exp.Command, exp.Into, exp.QueryTransform, exp.Lock)
-_INSTEAD: dict[type[exp.Expr], str] = {
-    exp.Into: "CREATE TABLE ... AS SELECT keeps its rows in a table; leave INTO out",
-    exp.Lock: "it locks no rows; of transactions that change the same partition only the first one commits",
-    exp.QueryTransform: "TRANSFORM would run a program; a permanent function of a class computes values in code",
-}
 
 
 def at_query(cursor: Cursor) -> bool:
     """Return whether the next tokens can begin a query."""
     token = cursor.peek()
-    return token is not None and (token.word in _QUERY_WORDS or token.is_symbol("("))
+    return token is not None and (token.word in QUERY_WORDS or token.is_symbol("("))
 
 
 def read_query(cursor: Cursor) -> Query:
@@ -157,6 +56,11 @@ def read_query(cursor: Cursor) -> Query:
         StatementSyntaxError: the text is not a query, or two tables of the query have the same name.
         UnsupportedStatementError: the query writes, or reads an object that is not a table of the warehouse.
     """
+    # These modules load sqlglot, which takes longer than most statements without a query.
+    from airflow_hivex.core.parser.queries.parsing import parse, refuse_foreign_parts
+    from airflow_hivex.core.parser.queries.references import QueryReader
+    from airflow_hivex.core.parser.queries.results import lists_columns, text_columns, value_list
+
     text, tokens = cursor.text, cursor.tokens[cursor.index :]
     if not tokens:
         raise cursor.expected("a query")
@@ -181,11 +85,7 @@ def read_query(cursor: Cursor) -> Query:
         edits = [TextEdit(tokens[index].start, tokens[index].end, "FROM") for index in piped]
     else:
         tree = parse(text, tokens, links, table_statements)
-    foreign = tree.find(*_NO_PART_OF_A_QUERY)
-    if foreign is not None:
-        advice = _INSTEAD.get(type(foreign), f"{foreign.key.upper()} is not a part of one in this release")
-        reason = f"a query reads only; {advice}"
-        raise unsupported_error(text, tokens[0].start, reason)
+    refuse_foreign_parts(text, tokens[0], tree)
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
     query = replace(query, qualifiers=tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start)))
     query = with_changes(with_versions(query, versions, end), changes, end)
