@@ -5,10 +5,8 @@ from __future__ import annotations
 import calendar
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
-
-import pendulum
 
 Clock: TypeAlias = Callable[[], int]
 """A function that returns the current time in milliseconds since the epoch."""
@@ -28,9 +26,12 @@ def steady_us() -> int:
     return time.clock_gettime_ns(_STEADY) // 1000
 
 
-def to_datetime(milliseconds: int) -> pendulum.DateTime:
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_datetime(milliseconds: int) -> datetime:
     """Return a time in milliseconds since the epoch as a time in UTC."""
-    return pendulum.from_timestamp(milliseconds / 1000, tz="UTC")
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def to_ms(time: datetime) -> int:

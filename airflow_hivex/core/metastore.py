@@ -5,8 +5,8 @@ from __future__ import annotations
 import getpass
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.follower import RegisteredCache, registered_caches
@@ -17,28 +17,13 @@ from airflow_hivex.core.catalog.pending_registration import register_pending_wri
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.roots import Roots
-from airflow_hivex.core.commands import partitions, tables, temporary_tables, transactions
-from airflow_hivex.core.compaction.compactor import Compactor
-from airflow_hivex.core.compaction.history import CompactionListing
-from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog, PartitionEvents
-from airflow_hivex.core.execution import write_outcomes
 from airflow_hivex.core.execution.context import Services
-from airflow_hivex.core.foundation import Foundation
-from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
-from airflow_hivex.core.imports.importer import HiveImporter, Progress
-from airflow_hivex.core.imports.namespaces import NamespaceImporter
-from airflow_hivex.core.imports.writing import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.locks import StatementLocks
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.replication import CopyProgress
-from airflow_hivex.core.namespaces.capacity import Capacities
-from airflow_hivex.core.namespaces.closure import NamedStatement
-from airflow_hivex.core.namespaces.homes import NamespaceHomes
-from airflow_hivex.core.namespaces.links import Links
-from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.opening import (
     Check,
     ClusterProperties,
@@ -48,20 +33,32 @@ from airflow_hivex.core.opening import (
     open_clusters,
     with_environment,
 )
-from airflow_hivex.core.preflight import ExpectedRoute, Preflight
-from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
-from airflow_hivex.core.replication.primary import PrimaryClusters
-from airflow_hivex.core.replication.replicator import Replicator
-from airflow_hivex.core.replication.running import ReplicationTransactions
-from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import DatabaseClock, Store
-from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.listed_transactions import TransactionListing
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.shared_settings import SHARED, agree
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.compaction.compactor import Compactor
+    from airflow_hivex.core.compaction.history import CompactionListing
+    from airflow_hivex.core.doctor.doctor import Doctor
+    from airflow_hivex.core.imports.hive_client import HiveTransport
+    from airflow_hivex.core.imports.importer import Progress
+    from airflow_hivex.core.imports.writing import ImportedObject
+    from airflow_hivex.core.namespaces.capacity import Capacities
+    from airflow_hivex.core.namespaces.closure import NamedStatement
+    from airflow_hivex.core.namespaces.homes import NamespaceHomes
+    from airflow_hivex.core.namespaces.links import Links
+    from airflow_hivex.core.namespaces.namespaces import Namespaces
+    from airflow_hivex.core.preflight import ExpectedRoute
+    from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
+    from airflow_hivex.core.replication.primary import PrimaryClusters
+    from airflow_hivex.core.replication.replicator import Replicator
+    from airflow_hivex.core.session import Session
+    from airflow_hivex.core.transactions.housekeeper import Housekeeper
 
 log = logging.getLogger(__name__)
 
@@ -89,23 +86,81 @@ class Metastore:
         self.partition_events = PartitionEvents(services.store, services.clock)
         """The marks with which clients of the Hive Metastore endpoint say that a partition is loaded."""
         self.locks = services.locks
-        self.compactor = services.compactor
-        self.doctor = Doctor(services)
-        self.replicator = services.replicator
-        self.links = services.links
-        self.namespaces = services.namespaces
-        self.homes = NamespaceHomes(services.store, services.clock)
-        self.primaries = services.primaries
-        self.capacity = services.capacity
-        self.moves = services.moves
         self.catalog_listing = CatalogListing(services.store)
         """Lists of databases, tables and other objects, page by page.
 
         ``transaction_listing`` and ``compaction_listing`` also return pages.
         """
         self.transaction_listing = TransactionListing(services.store, services.clock)
-        self.compaction_listing = CompactionListing(services)
-        self.housekeeper = Housekeeper(
+        # A statement that waits for a lock also ends the transactions of dead clients, so that it is not stuck without
+        # a scheduled housekeeping.
+        services.locks.waiter.while_waiting = self._housekeep
+
+    @property
+    def compactor(self) -> Compactor:
+        """Return the compactor, which requests, runs and cleans compactions."""
+        return self.services.compactor
+
+    @property
+    def replicator(self) -> Replicator:
+        """Return the replicator, which copies tables between clusters."""
+        return self.services.replicator
+
+    @property
+    def links(self) -> Links:
+        """Return the links between namespaces."""
+        return self.services.links
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """Return the namespaces and what they share."""
+        return self.services.namespaces
+
+    @property
+    def primaries(self) -> PrimaryClusters:
+        """Return the service that changes the primary clusters of tables."""
+        return self.services.primaries
+
+    @property
+    def capacity(self) -> Capacities:
+        """Return the use of storage and the quotas of the namespaces."""
+        return self.services.capacity
+
+    @property
+    def moves(self) -> NamespaceMoves:
+        """Return the moves of namespaces between clusters."""
+        return self.services.moves
+
+    @cached_property
+    def homes(self) -> NamespaceHomes:
+        """Return the home clusters of the namespaces."""
+        from airflow_hivex.core.namespaces.homes import NamespaceHomes
+
+        return NamespaceHomes(self.services.store, self.services.clock)
+
+    @cached_property
+    def doctor(self) -> Doctor:
+        """Return the doctor, which compares the metadata with the files."""
+        from airflow_hivex.core.doctor.doctor import Doctor
+
+        return Doctor(self.services)
+
+    @cached_property
+    def compaction_listing(self) -> CompactionListing:
+        """Return the lists of compactions, page by page."""
+        from airflow_hivex.core.compaction.history import CompactionListing
+
+        return CompactionListing(self.services)
+
+    @cached_property
+    def housekeeper(self) -> Housekeeper:
+        """Return the housekeeper, which ends what dead clients have left, and deletes what is no longer used."""
+        from airflow_hivex.core.commands import partitions, tables, temporary_tables
+        from airflow_hivex.core.execution import write_outcomes
+        from airflow_hivex.core.transactions.housekeeper import Housekeeper
+
+        services = self.services
+        return Housekeeper(
             services.store,
             services.settings,
             services.clock,
@@ -119,9 +174,6 @@ class Metastore:
             drop_temporary_tables=partial(temporary_tables.drop_unused, services),
             delete_dropped=lambda: tables.delete_dropped(services) + partitions.delete_left(services),
         )
-        # A statement that waits for a lock also ends the transactions of dead clients, so that it is not stuck without
-        # a scheduled housekeeping.
-        services.locks.waiter.while_waiting = self._housekeep
 
     def note_restore(self) -> None:
         """Record that the database was restored from a backup. Call this method before any other use of the database.
@@ -180,20 +232,10 @@ class Metastore:
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)
         health = ClusterHealth(configured, roots)
-        foundation = Foundation(store, checked, clock, configured, roots, health, catalog, transactions, locks)
-        replicator = Replicator(foundation)
-        services = Services(
-            **vars(foundation),
-            statement_locks=StatementLocks(checked),
-            compactor=Compactor(foundation),
-            replicator=replicator,
-            links=Links(store, clock),
-            namespaces=Namespaces(store, configured),
-            primaries=PrimaryClusters(foundation, replicator),
-            capacity=Capacities(store, configured, clock),
-            moves=NamespaceMoves(foundation, replicator),
+        statement_locks = StatementLocks(checked)
+        return cls(
+            Services(store, checked, clock, configured, roots, health, catalog, transactions, locks, statement_locks)
         )
-        return cls(services)
 
     @staticmethod
     def upgrade(url: str) -> dict[str, str | None]:
@@ -298,6 +340,8 @@ class Metastore:
             NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
             InvalidSettingError: a lag is not valid.
         """
+        from airflow_hivex.core.session import Session
+
         return Session(
             self.services,
             user=user or getpass.getuser(),
@@ -321,6 +365,8 @@ class Metastore:
             NoSuchTransactionError: no transaction has the id.
             CommitOutcomeUnknownError: the connection was lost; look up the state of the transaction by its id.
         """
+        from airflow_hivex.core.commands import transactions
+
         transactions.commit_transaction(self.services, txn_id)
 
     def abort(self, txn_id: int, reason: str | None = None) -> None:
@@ -330,6 +376,8 @@ class Metastore:
             TransactionCommittedError: the transaction has committed.
             NoSuchTransactionError: no transaction has the id.
         """
+        from airflow_hivex.core.commands import transactions
+
         transactions.abort_transaction(self.services, txn_id, reason)
 
     def preflight(
@@ -340,6 +388,7 @@ class Metastore:
         No statement is run. Pass the statements in the order in which they would run. ``namespace`` is the current
         database of each statement that names no current database.
         """
+        from airflow_hivex.core.preflight import Preflight
 
         def open_session(database: str, cluster: str | None) -> Session:
             return self.session(user=user, database=database, cluster=cluster)
@@ -399,6 +448,9 @@ class Metastore:
             HiveClientMissingError: the client for Hive is not installed.
             HiveUnavailableError, HiveProtocolError: no Hive metastore answers at the address.
         """
+        from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
+        from airflow_hivex.core.imports.importer import HiveImporter
+
         target = self.clusters.get(cluster or self.clusters.default)
         user = user or getpass.getuser()
         client = HiveMetastoreClient(address, user=user, timeout_s=timeout_s, transport=transport or HiveTransport())
@@ -446,6 +498,9 @@ class Metastore:
             InvalidOperationError: the folder of a table has files already, or no object matches the pattern.
             QuotaExceededError: the namespace would exceed its quota on the cluster.
         """
+        from airflow_hivex.core.imports.namespaces import NamespaceImporter
+        from airflow_hivex.core.replication.running import ReplicationTransactions
+
         target = self.clusters.get(cluster or self.clusters.default)
         from_services = source.services
         transactions = ReplicationTransactions(from_services)

@@ -23,7 +23,6 @@ from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.files.object_stores import endpoint_of, is_object_store, open_object_store
-from airflow_hivex.core.job import storage
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.sizes import shown_size
 from airflow_hivex.core.runners.registry import runner_for
@@ -89,6 +88,9 @@ def open_clusters(
     )
     for cluster in map(found.get, found):
         if is_object_store(cluster.filesystem):
+            # It loads pyarrow.
+            from airflow_hivex.core.job import storage
+
             opens = partial(open_object_store, cluster.filesystem, cluster.storage_options)
             storage.use_for(cluster.uri(""), opens, endpoint_of(cluster.storage_options))
     return found

@@ -10,11 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hivex.core.commands import exports, session_settings, temporary_tables, transactions, variables
-from airflow_hivex.core.commands.batch_writes import insert_rows
-from airflow_hivex.core.commands.exports import Export
-from airflow_hivex.core.commands.handlers import HANDLERS
-from airflow_hivex.core.commands.snapshot_files import SnapshotFiles, snapshot_files
+from airflow_hivex.core.commands import session_settings, temporary_tables, transactions, variables
+from airflow_hivex.core.commands.handlers import run
 from airflow_hivex.core.errors import (
     HivexError,
     InvalidOperationError,
@@ -35,20 +32,22 @@ from airflow_hivex.core.model.texts import check_length, check_text
 from airflow_hivex.core.model.writes import BatchKey
 from airflow_hivex.core.parser import statements as kinds
 from airflow_hivex.core.parser.grammar.session_settings import variable_statement
-from airflow_hivex.core.parser.inspection import Inspection, inspect
 from airflow_hivex.core.parser.lexer.markers import values_of
 from airflow_hivex.core.parser.reader import read, read_table_name
-from airflow_hivex.core.scan import Scan
 from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
-from airflow_hivex.core.streaming import TransactionBatch
-from airflow_hivex.core.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
     from airflow_hivex.core.commands.arrow_reads import Filter
+    from airflow_hivex.core.commands.exports import Export
+    from airflow_hivex.core.commands.snapshot_files import SnapshotFiles
+    from airflow_hivex.core.parser.inspection import Inspection
     from airflow_hivex.core.runners.given import GivenSession
+    from airflow_hivex.core.scan import Scan
+    from airflow_hivex.core.streaming import TransactionBatch
+    from airflow_hivex.core.warehouse import Warehouse
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +162,8 @@ class Session:
         """
         if self._is_closed:
             raise InvalidOperationError("An INSERT in", "the session", "it is closed; begin another one")
+        from airflow_hivex.core.commands.batch_writes import insert_rows
+
         name = read_table_name(table)
         check_name(self._context(None), name, table, kinds.Role.INSERT)
         with own_errors("The INSERT"):
@@ -243,6 +244,8 @@ class Session:
             StatementSyntaxError: a statement has a syntax error at ``line`` and ``column`` of the text.
             UnsupportedStatementError: a statement is SQL that this release does not run.
         """
+        from airflow_hivex.core.parser.inspection import inspect
+
         with own_errors("The inspection"):
             return inspect(self._state.with_variables(text), self._state.database)
 
@@ -260,6 +263,8 @@ class Session:
             RoutingError: the pinned cluster does not have the table.
             StorageError: the directories of the table cannot be listed.
         """
+        from airflow_hivex.core.commands.snapshot_files import snapshot_files
+
         statement = self._query_of_files(table, "snapshot_files", version, timestamp)
         with own_errors("The search for files"):
             return snapshot_files(self._context(None), statement)
@@ -290,6 +295,7 @@ class Session:
             version: the write id of the version to read, with the columns of that version.
             timestamp: a time; the version at this time is read.
         """
+        from airflow_hivex.core.scan import Scan
 
         def statement_of(operation: str) -> tuple[StatementContext, kinds.Select]:
             return self._context(parameters), self._query_of_files(table, operation, version, timestamp)
@@ -376,6 +382,8 @@ class Session:
             InvalidOperationError: the table is a view, the directory is not empty, or Hive does not have the type of a
                 column.
         """
+        from airflow_hivex.core.commands import exports
+
         name = read_table_name(table)
         check_name(self._context(None), name, table)
         found = self._services.catalog.get_table(*self._state.qualify(name))
@@ -405,6 +413,8 @@ class Session:
         check_session(spark)
         self._execute(kinds.UseCluster(cluster or self._state.cluster or self._services.clusters.default))
         self._state.runner = GivenRunner(spark)
+        from airflow_hivex.core.warehouse import Warehouse
+
         return Warehouse(spark, self._context, self._execute)
 
     def transaction_batch(self, table: str, count: int = 10, app_id: str | None = None) -> TransactionBatch:
@@ -418,6 +428,8 @@ class Session:
             InvalidOperationError: the table cannot be written or is insert-only, or the session is in a transaction.
             InvalidTransactionRequestError: ``count`` transactions cannot be opened at once.
         """
+        from airflow_hivex.core.streaming import TransactionBatch
+
         name = read_table_name(table)
         check_name(self._context(None), name, table, kinds.Role.INSERT)
         return TransactionBatch(self._context, name, count, app_id)
@@ -504,7 +516,7 @@ class Session:
                 statement.kind, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
             )
         context = replace(context, kind=statement.kind)
-        result = HANDLERS[type(statement)](context, statement)
+        result = run(context, statement)
         if max_rows is not None and len(result.rows) > max_rows:
             # Spark stops a query at its limit; lists, such as the result of SHOW PARTITIONS, are cut here.
             result = replace(result, rows=result.rows[:max_rows], truncated=True)

@@ -13,14 +13,12 @@ import uuid
 from collections.abc import Iterable
 
 from sqlalchemy import Connection, and_, func, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import ForeignRootError, RootMissingError, WrittenRowsMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.job.storage import is_own_disk
+from airflow_hivex.core.job.mounts import is_own_disk
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.plans import JobResult, Plan, PlannedRoot, Write, WrittenDirectory
 from airflow_hivex.core.store.engine import Store
@@ -32,6 +30,7 @@ from airflow_hivex.core.store.schema import (
     partitions,
     tables,
 )
+from airflow_hivex.core.store.upserts import insert_into
 
 MARKER = "_hivex_root.json"
 _ID = "root"
@@ -176,8 +175,7 @@ class Roots:
 
     def _insert(self, connection: Connection, name: str, root_id: str) -> None:
         values = {"cluster": name, "root_id": root_id, "is_marked": False, "registered_ms": self._clock()}
-        insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-        connection.execute(insert_or_skip(cluster_roots).values(**values).on_conflict_do_nothing())
+        connection.execute(insert_into(connection, cluster_roots).values(**values).on_conflict_do_nothing())
 
     def _mark(self, cluster: Cluster, files: ClusterFiles, root_id: str) -> None:
         files.make_directory("")

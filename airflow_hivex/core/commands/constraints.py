@@ -19,7 +19,6 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.metadata_changes import change_metadata
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.select_and_insert import plan_query
-from airflow_hivex.core.job.conversions import stored_column
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, with_constraints
 from airflow_hivex.core.model.objects import Column, Table
@@ -79,6 +78,8 @@ def _check_default(table: Table, column: Column, text: str) -> None:
     literal = constant_of(text)
     if literal is None or literal.value is None:
         return
+    from airflow_hivex.core.job.conversions import stored_column
+
     stored = stored_column([literal], column, table.full_name)
     declared = column.parsed_type
     is_whole = isinstance(declared, Primitive) and declared.family is Family.WHOLE

@@ -28,7 +28,6 @@ from airflow_hivex.core.execution.routing import chosen_cluster, route, writing_
 from airflow_hivex.core.execution.select_and_insert import plan_query
 from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes, with_empty_bases
-from airflow_hivex.core.job.original_files import row_counts
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options
@@ -248,6 +247,8 @@ def _originals(
             raise InvalidOperationError(_OPERATION, table.full_name, reason)
         _check_place(table, path, name)
         placed.append((partition if table.is_partitioned else None, name, path, size))
+    from airflow_hivex.core.job.original_files import row_counts
+
     uris = [(cluster.uri(f"{root}/{path}"), size) for _, _, path, size in placed]
     counts = row_counts(table.storage.format, uris)
     return [

@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.snapshot_rows import table_calls
+from airflow_hivex.core.commands import temporary_tables
 from airflow_hivex.core.commands.table_definitions import check_columns, describe_table
-from airflow_hivex.core.commands.tables import delete_tables, store_table
+from airflow_hivex.core.commands.tables import create_table, delete_tables, store_table
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -66,6 +67,19 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
         reason = f"links show it, such as {links[0].name}; drop them first"
         raise InvalidOperationError(statement.kind, table.full_name, reason)
     return table
+
+
+def run_create(context: StatementContext, statement: CreateTable) -> Result:
+    """Create a table: a temporary one, from a query, in the place of an earlier one, or a new one."""
+    if statement.temporary:
+        return temporary_tables.create_temporary(context, statement, _create_stored)
+    return _create_stored(context, statement)
+
+
+def _create_stored(context: StatementContext, statement: CreateTable) -> Result:
+    if statement.query is not None:
+        return run_create_table_as_select(context, statement)
+    return (run_replace if statement.or_replace else create_table)(context, statement)
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:

@@ -31,7 +31,6 @@ from airflow_hivex.core.execution.writing import (
     run_once,
     with_empty_bases,
 )
-from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
@@ -456,6 +455,8 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
             # The lock on the whole table also covers partitions that were added before the statement acquired it.
             names = chosen if chosen is not None else _covered_partitions(context, running, table, statement)
         write = begin_write(context, running, table, cluster, InsertedRows(overwrite=True))
+        from airflow_hivex.core.job.new_directories import write_empty_bases
+
         written = write_empty_bases(write.write, [(name, nullable_values(name)) for name in names])
         end_write(context, running, write, written)
         return Result(cluster=cluster.name, txn_id=running.txn_id)

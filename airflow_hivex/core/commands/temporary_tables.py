@@ -17,7 +17,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, and_, func, select, update
 
 from airflow_hivex.core.commands.described_json import json_of_temporary_view
-from airflow_hivex.core.commands.tables import drop_table
+from airflow_hivex.core.commands.tables import create_table_like, drop_table
 from airflow_hivex.core.commands.views import view_columns
 from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.execution.called_functions import qualified as qualified_functions
@@ -95,6 +95,13 @@ def create_temporary(
     result = create(context, placed if isinstance(statement, CreateTable) else replace(statement, new=placed))
     state.objects.tables[name] = made_here(context, (TEMPORARY_DATABASE, stored))
     return result
+
+
+def create_like(context: StatementContext, statement: CreateTableLike) -> Result:
+    """Create a table, or a temporary one, with the columns of another table."""
+    if statement.new.temporary:
+        return create_temporary(context, statement, create_table_like)
+    return create_table_like(context, statement)
 
 
 def _new(statement: CreateTable | CreateTableLike) -> CreateTable:

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_hivex.core.clusters.roots import check_written
-from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import (
     InProcessJobError,
     InvalidOperationError,
@@ -31,19 +31,21 @@ from airflow_hivex.core.model.session_objects import SessionObjects
 from airflow_hivex.core.model.snapshots import AsOf, MaxLag
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import BatchKey, ResumableWrite
-from airflow_hivex.core.namespaces.capacity import Capacities
-from airflow_hivex.core.namespaces.links import Links
-from airflow_hivex.core.namespaces.namespaces import Namespaces
-from airflow_hivex.core.parser.lexer.substitution import substituted
-from airflow_hivex.core.parser.statements import Statement, TableName
-from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
-from airflow_hivex.core.replication.primary import PrimaryClusters
-from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
 from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.transactions.heartbeats import TransactionJob
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.compaction.compactor import Compactor
+    from airflow_hivex.core.namespaces.capacity import Capacities
+    from airflow_hivex.core.namespaces.links import Links
+    from airflow_hivex.core.namespaces.namespaces import Namespaces
+    from airflow_hivex.core.parser.statements import Statement, TableName
+    from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
+    from airflow_hivex.core.replication.primary import PrimaryClusters
+    from airflow_hivex.core.replication.replicator import Replicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,61 @@ class Result:
 
 @dataclass(frozen=True)
 class Services(Foundation):
-    """The parts of an open metastore."""
+    """The parts of an open metastore.
+
+    Each part is loaded at its first use, so that a process that only asks for metadata starts quickly.
+    """
 
     statement_locks: StatementLocks
-    compactor: Compactor
-    replicator: Replicator
-    links: Links
-    namespaces: Namespaces
-    primaries: PrimaryClusters
-    capacity: Capacities
-    moves: NamespaceMoves
+
+    @cached_property
+    def compactor(self) -> Compactor:
+        """Return the compactor, which requests, runs and cleans compactions."""
+        from airflow_hivex.core.compaction.compactor import Compactor
+
+        return Compactor(self)
+
+    @cached_property
+    def replicator(self) -> Replicator:
+        """Return the replicator, which copies tables between clusters."""
+        from airflow_hivex.core.replication.replicator import Replicator
+
+        return Replicator(self)
+
+    @cached_property
+    def links(self) -> Links:
+        """Return the links between namespaces."""
+        from airflow_hivex.core.namespaces.links import Links
+
+        return Links(self.store, self.clock)
+
+    @cached_property
+    def namespaces(self) -> Namespaces:
+        """Return the namespaces and what they share."""
+        from airflow_hivex.core.namespaces.namespaces import Namespaces
+
+        return Namespaces(self.store, self.clusters)
+
+    @cached_property
+    def primaries(self) -> PrimaryClusters:
+        """Return the service that changes the primary clusters of tables."""
+        from airflow_hivex.core.replication.primary import PrimaryClusters
+
+        return PrimaryClusters(self, self.replicator)
+
+    @cached_property
+    def capacity(self) -> Capacities:
+        """Return the use of storage and the quotas of the namespaces."""
+        from airflow_hivex.core.namespaces.capacity import Capacities
+
+        return Capacities(self.store, self.clusters, self.clock)
+
+    @cached_property
+    def moves(self) -> NamespaceMoves:
+        """Return the moves of namespaces between clusters."""
+        from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
+
+        return NamespaceMoves(self, self.replicator)
 
     def runner(self, cluster: Cluster) -> Runner:
         """Return the runner of jobs on a cluster.
@@ -267,6 +314,8 @@ class SessionState:
         Raises:
             InvalidOperationError: the values name each other in a cycle.
         """
+        from airflow_hivex.core.parser.lexer.substitution import substituted
+
         return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
 
     def qualify(self, name: TableName) -> tuple[str, str]:
@@ -295,7 +344,7 @@ class Frames:
     runner: Runner
 
 
-Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
+Execute: TypeAlias = "Callable[[Statement, Mapping[str, object], int | None, str], Result]"
 
 
 @dataclass(frozen=True, slots=True)

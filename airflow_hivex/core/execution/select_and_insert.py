@@ -19,7 +19,6 @@ from airflow_hivex.core.execution.metadata_changes import SchemaMerge
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes, run_once
-from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Plan, PlannedValues
@@ -195,7 +194,11 @@ def _write(
     cluster: Cluster,
     write: OpenWrite,
 ) -> JobResult:
-    written = None if constants is None else write_rows(write.write, constants)
+    written = None
+    if constants is not None:
+        from airflow_hivex.core.job.values import write_rows
+
+        written = write_rows(write.write, constants)
     if written is None:
         target = replace(write.write, texts=query.texts)
         plan = replace(plan_query(context, running, query, routed, cluster), write=target, values=planned_values(query))

@@ -22,7 +22,6 @@ from airflow_hivex.core.execution.write_outcomes import (
     take_back,
     take_back_writer,
 )
-from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
@@ -274,6 +273,8 @@ def with_empty_bases(
         running.undo.append(partial(undo, write.facts.cluster, write.write))
     with_rows = {each.partition for each in written.directories}
     empty = [(name, nullable_values(name)) for name in names if name not in with_rows]
+    from airflow_hivex.core.job.new_directories import write_empty_bases
+
     emptied = write_empty_bases(write.write, empty)
     return replace(written, directories=(*written.directories, *emptied.directories))
 

@@ -5,7 +5,6 @@ As in Hadoop, a URI is not decoded: ``%2F`` in a partition's name is three chara
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable
@@ -16,15 +15,10 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from airflow_hivex.core.job.mounts import is_own_disk
+
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?")
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
-_OCTAL = re.compile(r"\\([0-7]{3})")
-"""The escape of a space or of another special character in the list of mounts."""
-_OWN_DISKS = (
-    *("bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
-    *("ramfs", "reiserfs", "rootfs", "tmpfs", "vfat", "xfs", "zfs"),
-)
-"""The types of file systems that only this host writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Place:
 
     @property
     def is_own_disk(self) -> bool:
-        """Return whether the place is on a disk that only this host writes to; see :func:`is_own_disk`."""
+        """Return whether the place is on a disk that only this host writes to."""
         return isinstance(self.filesystem, pafs.LocalFileSystem) and is_own_disk(self.path)
 
     def create_directory(self) -> None:
@@ -99,31 +93,6 @@ class Place:
         """Remove the directory with all its files, if it exists."""
         if self.exists():
             self.filesystem.delete_dir(self.path)
-
-
-def is_own_disk(path: str) -> bool:
-    """Return whether a local path is on a disk of this host, where listings and sizes are correct at once.
-
-    A network file system, or a program such as FUSE, can show changes late.
-    """
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(errors="replace")
-    except OSError:
-        # Only Linux has this list.
-        return True
-    real, kinds = f"{os.path.realpath(path)}/", _kinds_of(mounts)
-    above = max((each for each in kinds if real.startswith(f"{each.rstrip('/')}/")), key=len, default="")
-    return kinds.get(above) in _OWN_DISKS
-
-
-def _kinds_of(mounts: str) -> dict[str, str]:
-    """Return a dict from mount point to type of file system, read from the text of the list of mounts."""
-    # No cache of functools: tasks would look for it in this package, which executors do not have.
-    kinds = {}
-    for line in mounts.splitlines():
-        mount, _, kind = line.partition(" - ")
-        kinds[_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])] = kind.split(" ")[0]
-    return kinds
 
 
 class _Roots:

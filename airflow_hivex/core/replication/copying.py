@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError, StorageError
 from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.job.storage import is_own_disk
+from airflow_hivex.core.job.mounts import is_own_disk
 from airflow_hivex.core.model.replication import CopyProgress
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 import time
 from functools import partial
 
@@ -39,21 +37,3 @@ def test_failure_names_object_store_of_its_place() -> None:
     error = OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Timeout was reached")
     found = (storage.place("s3://some-bucket/root/t") / "delta").describe(error, time.monotonic())
     assert "the object store at http://store:9000 does not answer in time" in found
-
-
-_WITHOUT_PACKAGE = """
-import pickle, sys
-sys.modules["airflow_hivex"] = None
-print(pickle.load(sys.stdin.buffer)("/"))
-"""
-
-
-def test_tasks_need_nothing_of_this_package() -> None:
-    cloudpickle.register_pickle_by_value(storage)  # type: ignore[no-untyped-call]
-    try:
-        taken = cloudpickle.dumps(storage.is_own_disk)  # type: ignore[no-untyped-call]
-    finally:
-        cloudpickle.unregister_pickle_by_value(storage)  # type: ignore[no-untyped-call]
-    run = subprocess.run([sys.executable, "-c", _WITHOUT_PACKAGE], input=taken, capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr.decode()
-    assert run.stdout.decode().strip() == str(storage.is_own_disk("/"))
