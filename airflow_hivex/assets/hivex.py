@@ -75,22 +75,20 @@ def create_asset(
     table: str,
     database: str = "default",
     hivex_conn_id: str = "hivex_default",
-    name: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Asset:
-    """Return the asset of a table or link.
+    """Return the asset of a table or link. Its name is its URI.
 
     :param table: ``table`` or ``database.table``; for a link ``table@namespace`` or ``database.table@namespace``
     :param database: the database, if ``table`` does not name it
     :param hivex_conn_id: the connection of type ``hivex``
-    :param name: the asset's name; its URI by default
     :param extra: the extra of the asset
     """
     from airflow.sdk import Asset
 
     first, _, second = table.rpartition(".")
     uri = str(parse_uri(str(table_uri(hivex_conn_id, first or database, second))))
-    return Asset(name=name or uri, uri=uri, extra=extra)
+    return Asset(name=uri, uri=uri, extra=extra)
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> OpenLineageDataset:  # noqa: ARG001

@@ -1,7 +1,8 @@
 """The tables that a task has read and written, as its inlets and outlets.
 
-The tables are found when the statements run. An event is sent for each written table whose asset a DAG of this Airflow
-uses. A task that only moves, copies or merges files has only inlets, because it changes no rows.
+The tables are found when the statements run. An event is sent for each written table, through the AssetAlias of the
+task, so that Airflow creates an asset that no DAG has named. A task that only moves, copies or merges files has only
+inlets, because it changes no rows.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_hivex.assets.hivex import TableUri, table_uri
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.lineage import tables_of
-from airflow_hivex.triggers.commits import WATCHED
+from airflow_hivex.triggers.commits import POSITION, WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
 
     from airflow_hivex.core.catalog.commits import TableCommit
     from airflow_hivex.hooks.warehouse import WarehouseHook
@@ -40,6 +42,27 @@ class _Written:
     partitions: set[str] = field(default_factory=set)
 
 
+class WritingOperator(BaseOperator):
+    """The base of operators that change rows. Their tasks send the events of the changed tables and links.
+
+    The events come from the AssetAlias of the task, an outlet with the name ``hivex.dag_id.task_id``.
+
+    :param asset_events: whether to send an event for the asset of each changed table or link
+    """
+
+    def __init__(self, *, asset_events: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.asset_events = asset_events
+        if asset_events and self.has_dag():  # type: ignore[no-untyped-call]
+            # Airflow shows the aliases that the DAG file has. The alias of any other task is added when the task runs.
+            self.outlets = [*self.outlets, alias_of_task(self.dag_id, self.task_id)]
+
+
+def alias_of_task(dag_id: str, task_id: str) -> AssetAlias:
+    """Return the alias of a task. Its assets are the tables and links that the task has changed."""
+    return AssetAlias(f"hivex.{dag_id}.{task_id}")
+
+
 def declare_inlets(
     operator: BaseOperator, hook: WarehouseHook, statements: Sequence[str], database: str | None
 ) -> None:
@@ -55,37 +78,63 @@ def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[
 
 
 def send_event(
-    operator: BaseOperator, context: Context, uri: TableUri, extra: dict[str, Any], partitions: Collection[str] = ()
+    operator: WritingOperator,
+    context: Context,
+    uri: TableUri,
+    extra: dict[str, Any],
+    partitions: Collection[str] = (),
+    *,
+    with_partition_keys: bool = False,
 ) -> None:
-    """Add the asset of a changed table or link to the outlets of a task, and send an event for the asset.
+    """Send an event for the asset of a changed table or link, unless the task's ``asset_events`` is False.
 
-    No event is sent for an asset that no DAG names, or whose events come from the notification log.
+    If the asset is an outlet in the DAG file, Airflow sends the event, and it gets ``extra``. If the events of the
+    asset come from the notification log, the task sends no event, so that a commit does not start a DAG twice.
+
+    :param with_partition_keys: whether to send an event for each partition, with the partition's name as partition key
     """
-    if "outlet_events" not in context:
+    if not operator.asset_events or "outlet_events" not in context:
         return
-    asset = _asset_of(str(uri))
-    if asset is not None:
-        context["outlet_events"][asset].extra.update(extra | {"partitions": sorted(partitions)[:MOST_PARTITIONS]})
-        _add_outlet(operator, asset)
+    name = str(uri)
+    declared = [each for each in operator.outlets if getattr(each, "uri", None) == name]
+    if _is_watched(name):
+        operator.outlets = [each for each in operator.outlets if each not in declared]
+        return
+    events = context["outlet_events"]
+    extra = extra | {"partitions": sorted(partitions)[:MOST_PARTITIONS]}
+    asset = Asset(name=name, uri=name)
+    if with_partition_keys and partitions and not declared:
+        # An event of an alias cannot have a partition key.
+        declared = [asset]
+        operator.outlets = [*operator.outlets, asset]
+    for outlet in declared:
+        # Airflow knows the name of an asset reference only if the asset exists.
+        if isinstance(outlet, Asset):
+            events[outlet].extra.update(extra)
+            if with_partition_keys:
+                keys = sorted(key for key in partitions if len(key) <= _LONGEST_PARTITION_KEY)
+                events[outlet].add_partitions(keys[:MOST_PARTITIONS])
+    if not declared:
+        alias = alias_of_task(operator.dag_id, operator.task_id)
+        if alias not in operator.outlets:
+            operator.outlets = [*operator.outlets, alias]
+        events[alias].add(asset, extra=extra)
 
 
 def send_events(
-    operator: BaseOperator,
+    operator: WritingOperator,
     context: Context,
     hook: WarehouseHook,
     txn_ids: Iterable[int],
     *,
     with_partition_keys: bool = False,
 ) -> None:
-    """Add the written tables of committed transactions to the outlets of a task, and send an event for each table.
+    """Send an event for each table that committed transactions have written, as :func:`send_event` does.
 
-    No event is sent for an asset that no DAG names, or whose events come from the notification log. An error is only
-    logged, because the transactions have committed.
-
-    :param with_partition_keys: whether to send an event for each partition, with the partition's name as partition key
+    An error of the metastore is only logged, because the transactions have committed.
     """
     ids = sorted(set(txn_ids))
-    if not ids or "outlet_events" not in context:
+    if not ids or not operator.asset_events or "outlet_events" not in context:
         return
     try:
         commits = hook.get_metastore().commits.of_transactions(ids)
@@ -93,31 +142,20 @@ def send_events(
         log.warning("The events of transactions %s are not sent: %s", ids, error)
         return
     for table, written in _by_table(commits).items():
-        asset = _asset_of(str(table_uri(hook.hivex_conn_id, *table.split(".", 1))))
-        if asset is None:
-            continue
-        extra: dict[str, Any] = {
-            "txn_ids": written.txn_ids,
-            "write_ids": written.write_ids,
-            "partitions": sorted(written.partitions)[:MOST_PARTITIONS],
-        }
-        accessor = context["outlet_events"][asset]
-        accessor.extra.update(extra)
-        if with_partition_keys and written.partitions:
-            keys = sorted(key for key in written.partitions if len(key) <= _LONGEST_PARTITION_KEY)
-            accessor.add_partitions(keys[:MOST_PARTITIONS])
-        _add_outlet(operator, asset)
+        send_event(
+            operator,
+            context,
+            table_uri(hook.hivex_conn_id, *table.split(".", 1)),
+            {"txn_ids": written.txn_ids, "write_ids": written.write_ids},
+            written.partitions,
+            with_partition_keys=with_partition_keys,
+        )
 
 
 def _add_inlets(operator: BaseOperator, uris: Sequence[TableUri]) -> None:
     known = {each.uri for each in operator.inlets if isinstance(each, Asset)}
     names = dict.fromkeys(str(each) for each in uris[:_MOST_TABLES])
     operator.inlets.extend(Asset(name=name, uri=name) for name in names if name not in known)
-
-
-def _add_outlet(operator: BaseOperator, asset: Asset) -> None:
-    if not any(isinstance(each, Asset) and each.uri == asset.uri for each in operator.outlets):
-        operator.outlets.append(asset)
 
 
 def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
@@ -132,15 +170,27 @@ def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
     return found
 
 
-def _asset_of(uri: str) -> Asset | None:
-    """Return the asset with the URI, or None if no event must be sent.
+def _is_watched(uri: str) -> bool:
+    """Return whether a watcher sends the events of an asset.
 
-    No event is sent if no DAG names the asset, or if its events come from the notification log.
+    The watcher stores its position in the state of the asset. Airflow logs an error for the question for an asset that
+    does not exist, but not for the question for its state.
     """
     from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import AssetResult, GetAssetByUri
+    from airflow.sdk.execution_time.comms import (
+        AssetResult,
+        AssetStateStoreResult,
+        GetAssetByUri,
+        GetAssetStateStoreByUri,
+    )
 
-    answer: Any = task_runner.SUPERVISOR_COMMS.send(GetAssetByUri(uri=uri))
-    if not isinstance(answer, AssetResult) or WATCHED.items() <= (answer.extra or {}).items():
-        return None
-    return Asset(name=answer.name, uri=answer.uri, group=answer.group, extra=answer.extra)
+    try:
+        state: Any = task_runner.SUPERVISOR_COMMS.send(GetAssetStateStoreByUri(uri=uri, key=POSITION))
+        if not isinstance(state, AssetStateStoreResult):
+            return False
+        answer: Any = task_runner.SUPERVISOR_COMMS.send(GetAssetByUri(uri=uri))
+    except AirflowRuntimeError as error:
+        # The rows are committed. If the task failed now, its retry would write them a second time.
+        log.warning("It is not known whether %s has a watcher, so the event is sent: %s", uri, error)
+        return False
+    return isinstance(answer, AssetResult) and WATCHED.items() <= (answer.extra or {}).items()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from airflow.sdk import BaseOperator
-
 from airflow_hivex.hooks.tasks import NamedInMap, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.asset_events import WritingOperator, declare_tables, send_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ class _Change(NamedTuple):
     is_dropped: bool = False
 
 
-class _LinkOperator(NamedInMap, BaseOperator):
+class _LinkOperator(NamedInMap, WritingOperator):
     """The base of an operator that changes one link. A retry is harmless."""
 
     ui_color = "#fdee21"
@@ -78,7 +77,6 @@ class _LinkOperator(NamedInMap, BaseOperator):
         """
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.model.links import LinkName
-        from airflow_hivex.operators.asset_events import declare_tables, send_event
 
         source = ".".join(links.get(namespace, self.link).source)
         name = LinkName.of(namespace, self.link)
@@ -98,6 +96,7 @@ class HivexCreateLinkOperator(_LinkOperator):
     :param static: whether the link shows only partitions that ``ALTER LINK`` adds, and not each new one of its source
     :param properties: properties of the link, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param asset_events: whether to send an event for the asset of each changed table or link
     """
 
     template_fields: Sequence[str] = ("link", "namespace", "properties", "hivex_conn_id")
@@ -138,6 +137,7 @@ class HivexAlterLinkOperator(_LinkOperator):
     :param drop_partitions: names of partitions to remove from the link. The source keeps them (templated)
     :param properties: properties to set, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param asset_events: whether to send an event for the asset of each changed table or link
     """
 
     template_fields: Sequence[str] = (
@@ -186,6 +186,7 @@ class HivexDropLinkOperator(_LinkOperator):
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param asset_events: whether to send an event for the asset of each changed table or link
     """
 
     template_fields: Sequence[str] = ("link", "namespace", "hivex_conn_id")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.hooks.tasks import failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.asset_events import WritingOperator, declare_tables, send_event
 from airflow_hivex.operators.copying import CopyOperator
 
 if TYPE_CHECKING:
@@ -87,14 +87,12 @@ class HivexMoveNamespaceOperator(CopyOperator):
         }
 
     def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
-        from airflow_hivex.operators.asset_events import declare_tables
-
         if not self.is_dry_run:
             declare_tables(self, self.hivex_conn_id, answer["tables"])
         return answer
 
 
-class HivexImportNamespaceOperator(BaseOperator):
+class HivexImportNamespaceOperator(WritingOperator):
     """Import the tables and views of a namespace from another metastore, as of one snapshot.
 
     A retry keeps copied files. Objects that exist here already are not changed.
@@ -112,6 +110,7 @@ class HivexImportNamespaceOperator(BaseOperator):
     :param skip_refused: whether to skip such objects, and log the reasons
     :param dry_run: whether to change nothing, and return the names that would be imported
     :param threads: the number of files that are copied at once
+    :param asset_events: whether to send an event for the asset of each changed table or link
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -151,7 +150,6 @@ class HivexImportNamespaceOperator(BaseOperator):
         """
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.imports.writing import ImportOutcome
-        from airflow_hivex.operators.asset_events import declare_tables, send_event
 
         with failing_for_good():
             if self.source_conn_id:

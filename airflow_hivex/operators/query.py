@@ -9,12 +9,19 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from airflow.sdk import BaseOperator, XComArg, conf
+from airflow.sdk import XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.tasks import agent_info, as_txn_id, failing_for_good, lasting_failure, part_name
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
+from airflow_hivex.operators.asset_events import (
+    WritingOperator,
+    declare_inlets,
+    declare_tables,
+    send_event,
+    send_events,
+)
 from airflow_hivex.operators.page_links import HivexTransactionsLink
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
 from airflow_hivex.operators.query_output import Format, Mode, QueryOutput
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
     from tenacity import RetryCallState
 
     from airflow_hivex.core.dbapi import ResultRows
@@ -118,7 +125,7 @@ class _Default(int):
 DEFAULT_MAX_ROWS = _Default(1000)
 
 
-class HivexQueryOperator(BaseOperator):
+class HivexQueryOperator(WritingOperator):
     """Run one or several statements, and return the result of the last statement.
 
     The statements share one session, so that ``USE`` holds for later ones. Each is a transaction of its own, unless the
@@ -144,7 +151,7 @@ class HivexQueryOperator(BaseOperator):
     :param output_table: a table that gets the rows, without the worker. A missing table is created (templated)
     :param output_mode: ``overwrite`` or ``append``
     :param show_return_value_in_logs: whether to log the result
-    :param asset_events: whether to send an event for each written table whose asset a DAG names
+    :param asset_events: whether to send an event for the asset of each changed table or link
     :param asset_partitions: whether to send an event for each written partition, with its name as the partition key
     :param max_lag: the largest accepted lag of copies, in seconds or as a text such as ``10min``. If the last query has
         read a copy that lags, the result has ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` (templated)
@@ -187,7 +194,6 @@ class HivexQueryOperator(BaseOperator):
         output_table: str | None = None,
         output_mode: Mode = "overwrite",
         show_return_value_in_logs: bool = False,
-        asset_events: bool = True,
         asset_partitions: bool = False,
         max_lag: float | str | None = None,
         max_lag_commits: int | str | None = None,
@@ -229,7 +235,6 @@ class HivexQueryOperator(BaseOperator):
         self.output_table = output_table
         self.output_mode: Mode = output_mode
         self.show_return_value_in_logs = show_return_value_in_logs
-        self.asset_events = asset_events
         self.asset_partitions = asset_partitions
         self.max_lag = max_lag
         self.max_lag_commits = max_lag_commits
@@ -322,14 +327,10 @@ class HivexQueryOperator(BaseOperator):
         self, context: Context, hook: WarehouseHook, txn_ids: Sequence[int], links: Sequence[Any], result: Any
     ) -> Any:
         """Declare the read tables as inlets, send the events of transactions and links, and return ``result``."""
-        from airflow_hivex.operators.asset_events import declare_inlets, send_events
-        from airflow_hivex.operators.query import declare_links
-
         self.txn_ids = list(txn_ids)
         declare_inlets(self, hook, split_statements(self.sql), self.database)
-        declare_links(self, context, self.hivex_conn_id, links, with_events=self.asset_events)
-        if self.asset_events:
-            send_events(self, context, hook, txn_ids, with_partition_keys=self.asset_partitions)
+        declare_links(self, context, self.hivex_conn_id, links)
+        send_events(self, context, hook, txn_ids, with_partition_keys=self.asset_partitions)
         if self.output_table and isinstance(result, dict):
             result = result | {"output_table": self.output_table}
         if self.show_return_value_in_logs:
@@ -542,15 +543,12 @@ def _change(
     return LinkChange(link.name.database, link.name.in_database, source.full_name, shown)
 
 
-def declare_links(
-    operator: BaseOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any], *, with_events: bool
-) -> None:
+def declare_links(operator: WritingOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any]) -> None:
     """Declare the source of each link as an inlet.
 
     Declare each link that shows additional rows as an outlet with an event.
     """
     from airflow_hivex.assets.hivex import table_uri
-    from airflow_hivex.operators.asset_events import declare_tables, send_event
 
     shown: dict[tuple[str, str, str], set[str]] = {}
     for each in changes:
@@ -558,5 +556,5 @@ def declare_links(
         declare_tables(operator, hivex_conn_id, [change.source])
         if change.shown is not None:
             shown.setdefault((change.database, change.link, change.source), set()).update(change.shown)
-    for (database, link, source), partitions in shown.items() if with_events else ():
+    for (database, link, source), partitions in shown.items():
         send_event(operator, context, table_uri(hivex_conn_id, database, link), {"source": source}, partitions)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
 from airflow_hivex.hooks.tasks import NamedInMap, agent_info, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.asset_events import WritingOperator, declare_tables, send_event
 from airflow_hivex.operators.copying import CopyOperator
 
 if TYPE_CHECKING:
@@ -100,14 +99,12 @@ class HivexReplicateOperator(CopyOperator):
         }
 
     def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
-        from airflow_hivex.operators.asset_events import declare_tables
-
         if not self.is_dry_run:
             declare_tables(self, self.hivex_conn_id, [self.tables] if isinstance(self.tables, str) else self.tables)
         return answer
 
 
-class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
+class HivexSetPrimaryClusterOperator(NamedInMap, WritingOperator):
     """Change the primary cluster of a table. The previous one keeps a copy. A retry is harmless.
 
     The operator waits for the readers and writers of the table, and is not deferrable.
@@ -121,6 +118,7 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     :param confirm: the text of that error, which confirms the loss (templated)
     :param threads: the number of files that are copied at once
     :param bytes_per_second: the most bytes a second; None: no limit
+    :param asset_events: whether to send an event for the asset of each changed table or link
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -160,7 +158,6 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
         :raises HivexError: a retry can succeed
         """
         from airflow_hivex.assets.hivex import table_uri
-        from airflow_hivex.operators.asset_events import declare_tables, send_event
 
         with failing_for_good():
             found = (

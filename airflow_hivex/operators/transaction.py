@@ -19,6 +19,7 @@ from airflow_hivex.hooks.tasks import (
     what_to_clear,
 )
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.asset_events import WritingOperator, send_events
 from airflow_hivex.operators.page_links import HivexTransactionsLink
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class HivexTransaction(TaskGroup):
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
     :param timeout: the time after which the transaction is aborted if none of its statements runs
+    :param asset_events: whether to send an event for the asset of each changed table or link
     :param task_arguments: arguments of all three tasks ``begin``, ``commit`` and ``abort``, such as ``retries`` or
         ``queue``
     """
@@ -76,6 +78,7 @@ class HivexTransaction(TaskGroup):
         *,
         hivex_conn_id: str = WarehouseHook.default_conn_name,
         timeout: timedelta = timedelta(hours=24),
+        asset_events: bool = True,
         task_arguments: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -84,6 +87,7 @@ class HivexTransaction(TaskGroup):
         super().__init__(group_id=group_id, **kwargs)
         self.hivex_conn_id = hivex_conn_id
         self.timeout = timeout
+        self.asset_events = asset_events
         self._task_arguments = _OWN_TASKS | dict(task_arguments or {})
         self.begin: HivexBeginOperator | None = None
         self.commit: HivexCommitOperator | None = None
@@ -163,6 +167,7 @@ class HivexTransaction(TaskGroup):
             # A run that is marked as failed skips the commit. A commit that runs can distinguish this from a skipped
             # task.
             trigger_rule=TriggerRule.NONE_FAILED if required else TriggerRule.ALL_SUCCESS,
+            asset_events=self.asset_events,
             **arguments,
         )
         self.abort = HivexAbortOperator(
@@ -317,13 +322,14 @@ class HivexBeginOperator(BaseOperator):
             return with_key(f"{key}/{ti.id}")
 
 
-class HivexCommitOperator(BaseOperator):
+class HivexCommitOperator(WritingOperator):
     """Commit the transaction of a group. A second commit changes nothing.
 
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param begin_task_id: the id of the task that has opened the transaction
     :param work_task_ids: the tasks of the group that must succeed. If one was skipped, so is the commit
+    :param asset_events: whether to send an event for the asset of each changed table or link
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -357,8 +363,6 @@ class HivexCommitOperator(BaseOperator):
         if skipped:
             context["ti"].xcom_push(SKIPPED, skipped)
             raise AirflowSkipException(f"Nothing is committed, because {', '.join(skipped[:10])} was skipped.")
-        from airflow_hivex.operators.asset_events import send_events
-
         txn_id = as_txn_id(self.txn_id)
         hook = WarehouseHook(self.hivex_conn_id)
         with failing_for_good(describe=lambda error: lasting_failure(error, self.begin_task_id)):

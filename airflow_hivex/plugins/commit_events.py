@@ -1,9 +1,13 @@
-"""A listener that records the last stored event of a watched table in the database transaction that stores the event.
+"""A listener for the events of tables: events of watchers, and events of tasks.
 
-The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits.
+It records the last stored event of a watched table in the database transaction that stores the event. The triggerer
+stores the events of watchers in Airflow's database, and calls listeners before it commits.
 
 Airflow keeps a request, with a time, for a run of each DAG that the asset schedules. The run gets the events up to this
 time. The listener sets this time to the time of the event.
+
+It also records the task of an event as a producer of the asset. Airflow itself only knows the outlets in DAG files, and
+not the assets of an alias. The API server calls listeners after it has committed the event of a task.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_hivex.assets.hivex import SCHEME
+
 if TYPE_CHECKING:
     from airflow.listeners.types import AssetEvent
 
@@ -24,7 +30,13 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_asset_event_emitted(asset_event: AssetEvent) -> None:
-    """Record an event of a HivexCommitTrigger in the state of its asset, and renew requests for DAG runs."""
+    """Record an event of a HivexCommitTrigger in the state of its asset, and renew requests for DAG runs.
+
+    Record the task of any other event of a table as a producer of the table.
+    """
+    if asset_event.source_task_id and asset_event.asset.uri.startswith(f"{SCHEME}://"):
+        _record_producer(asset_event)
+        return
     event_id = _event_id(asset_event.extra)
     if event_id is None:
         return
@@ -50,6 +62,26 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
         # The update waits for a scheduler that creates the run at this moment. Airflow then adds a new request.
         requests = session.query(AssetDagRunQueue).filter_by(asset_id=asset.id)
         requests.update({AssetDagRunQueue.created_at: timezone.utcnow()})
+
+
+def _record_producer(event: AssetEvent) -> None:
+    """Record the task of an event as a producer of the asset, and forget the tasks that the DAG no longer has."""
+    from airflow.models.asset import AssetModel, TaskOutletAssetReference
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.session import create_session
+
+    with create_session(scoped=False) as session:
+        asset = session.query(AssetModel).filter_by(name=event.asset.name, uri=event.asset.uri).one_or_none()
+        if asset is None:
+            return
+        key = {"asset_id": asset.id, "dag_id": event.source_dag_id, "task_id": event.source_task_id}
+        if session.get(TaskOutletAssetReference, key) is not None:
+            return
+        session.add(TaskOutletAssetReference(**key))
+        dag = SerializedDagModel.get_dag(str(event.source_dag_id), session=session)
+        if dag is not None:
+            of_dag = session.query(TaskOutletAssetReference).filter_by(dag_id=event.source_dag_id)
+            of_dag.filter(TaskOutletAssetReference.task_id.not_in(dag.task_ids)).delete()
 
 
 def _event_id(extra: Any) -> int | None:

@@ -53,7 +53,6 @@ def watched_table(
     database: str = "default",
     partition: str | None = None,
     poll_interval: float = 5.0,
-    name: str | None = None,
 ) -> Asset:
     """Return the asset of a table. Each transaction that commits to the table becomes an event of the asset.
 
@@ -68,13 +67,12 @@ def watched_table(
     :param partition: a partition, ``key=value/...``, or the first parts of partitions; see :class:`HivexCommitTrigger`
     :param poll_interval: seconds between two reads of the log, which watchers with the same connection and interval
         share
-    :param name: the name of the asset. The default is the URI of the asset
     """
     from airflow.sdk import AssetWatcher
 
     if "@" in table:
         raise ValueError(f"{table} is a link, which has no commits; watch its source")
-    asset = create_asset(table=table, database=database, hivex_conn_id=hivex_conn_id, name=name, extra=dict(WATCHED))
+    asset = create_asset(table=table, database=database, hivex_conn_id=hivex_conn_id, extra=dict(WATCHED))
     trigger = HivexCommitTrigger(
         tables=asset.uri.partition("://")[2].partition("/")[2].replace("/", "."),
         partition=partition,

@@ -36,7 +36,7 @@ _SECTIONS = {
     ),
 }
 # Bases of the classes of one module each, and the functions for DAG files.
-_BASES = ("operators/copying.py",)
+_BASES = ("operators/copying.py", "operators/asset_events.py")
 _FUNCTIONS = re.compile(r"\w+_dag|watched_table|create_asset")
 _INTRODUCTION = """\
 # Operators, sensors and functions for DAG files

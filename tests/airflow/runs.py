@@ -8,6 +8,8 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from airflow_hivex.assets.hivex import create_asset
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -220,12 +222,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def events_of(name: str) -> list[tuple[Any, Any]]:
-    """The partition key and the extra of each event of an asset, oldest first."""
+def events_of(table: str) -> list[tuple[Any, Any]]:
+    """The partition key and the extra of each event of the asset of a table or link, oldest first."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
+    name = create_asset(table=table).name
     with create_session() as session:
         query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(AssetModel.name == name)
         return [(event.partition_key, event.extra) for event in session.scalars(query.order_by(AssetEvent.id))]

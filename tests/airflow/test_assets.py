@@ -36,14 +36,14 @@ def test_other_uris_are_refused_when_the_asset_is_made(uri: str) -> None:
 
 def test_asset_of_a_table_is_made_from_its_name() -> None:
     assert create_asset(table="sales").uri == "hivex://hivex_default/default/sales"
-    asset = create_asset(table="shop.Sales", hivex_conn_id="wh", name="s", extra={"a": 1})
-    assert (asset.name, asset.uri, asset.extra) == ("s", "hivex://wh/shop/sales", {"a": 1})
+    asset = create_asset(table="shop.Sales", hivex_conn_id="wh", extra={"a": 1})
+    assert (asset.name, asset.uri, asset.extra) == ("hivex://wh/shop/sales", "hivex://wh/shop/sales", {"a": 1})
     with pytest.raises(ValueError, match="not a valid URI"):
         create_asset(table="a.b.c")
 
 
 def test_asset_of_a_link_is_one_of_its_own_with_the_dataset_of_its_source() -> None:
-    asset = create_asset(table="shop.Sales@B", name="s")
+    asset = create_asset(table="shop.Sales@B")
     assert asset.uri == Asset(name="t", uri="hivex://hivex_default/Shop/SALES@B").uri
     assert asset.uri == "hivex://hivex_default/shop/sales@b"
     assert parse_uri(asset.uri).is_link

@@ -18,12 +18,16 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.query import HivexQueryOperator
 from airflow_hivex.triggers.commits import DELIVERED, HivexCommitTrigger, watched_table
 from tests import evidence
+from tests.airflow.runs import events_of, states
 from tests.integration.test_documentation import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from airflow.models.dagrun import DagRun
 
 pytestmark = pytest.mark.airflow
 
@@ -251,6 +255,30 @@ def test_watcher_goes_on_after_the_last_event_that_airflow_has_stored(
     assert payloads_of(uri)[-1]["txn_id"] == committed[-1]
 
 
+def test_commit_of_a_task_to_a_watched_table_is_one_event_of_its_asset(
+    warehouse: dict[str, Any], store_dag: Callable[[DAG], None], run_dag: Callable[..., DagRun]
+) -> None:
+    HivexHook().run("CREATE DATABASE seen; CREATE TABLE seen.a (id INT); CREATE TABLE seen.b (id INT)")
+    watched, not_yet = watched_table("seen.a"), watched_table("seen.b")
+    with DAG("on_seen", schedule=[watched, not_yet], is_paused_upon_creation=False) as consumer:
+        pass
+    store_dag(consumer)
+    asyncio.run(watch(watched.uri, "seen.a", store=0, lose=0))
+    insert = "INSERT INTO seen.a VALUES (1); INSERT INTO seen.b VALUES (1)"
+    with DAG("seen_producer", schedule=None) as dag:
+        # Airflow itself would send an event for this outlet.
+        HivexQueryOperator(task_id="named", sql=insert, outlets=[watched]) >> HivexQueryOperator(
+            task_id="automatic", sql=insert
+        )
+    assert set(states(run_dag(dag)).values()) == {"success"}
+    assert events_of("seen.a") == []
+    # A watcher that has not begun yields no event for these commits.
+    assert [extra["write_ids"] for _, extra in events_of("seen.b")] == [[2], [3]]
+    store_dag(consumer)
+    asyncio.run(watch(watched.uri, "seen.a", store=2, lose=0))
+    assert [each["write_ids"]["seen.a"] for each in payloads_of(watched.uri)] == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -266,8 +294,8 @@ def test_watcher_with_arguments_that_are_wrong_is_refused_when_it_is_made(argume
 
 
 def test_watched_table_has_the_uri_of_the_table_and_one_watcher() -> None:
-    asset = watched_table("Shop.Sales", hivex_conn_id="wh", name="sales")
-    assert (asset.name, asset.uri, DELIVERED in asset.extra) == ("sales", "hivex://wh/shop/sales", False)
+    asset = watched_table("Shop.Sales", hivex_conn_id="wh")
+    assert (asset.name, asset.uri, DELIVERED in asset.extra) == (asset.uri, "hivex://wh/shop/sales", False)
     (watcher,) = asset.watchers
     path, arguments = watcher.trigger.serialize()
     assert path == "airflow_hivex.triggers.commits.HivexCommitTrigger"

@@ -167,7 +167,7 @@ def test_a_link_that_is_made_before_a_deferral_has_its_event(
 ) -> None:
     with DAG(
         "hivex_link_consumer",
-        schedule=[create_asset(table="shop.t@default", name="shop.t@default")],
+        schedule=[create_asset(table="shop.t@default")],
         is_paused_upon_creation=False,
     ) as consumer:
         pass

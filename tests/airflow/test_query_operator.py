@@ -29,7 +29,6 @@ from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators import query
 from airflow_hivex.operators.query import HivexQueryOperator, agent_info
 from airflow_hivex.operators.transaction import HivexTransaction
-from airflow_hivex.triggers.commits import watched_table
 from tests.airflow.runs import events_of
 from tests.waiting import wait_for_no_job
 
@@ -434,23 +433,18 @@ def test_result_is_logged_on_request(sold: None, capfd: pytest.CaptureFixture[st
     assert "Result: {'columns': ['id'], 'rows': [[2]]" in shown.out + shown.err
 
 
-def test_tables_that_a_task_writes_have_events_where_a_dag_names_them(
+def test_tables_that_a_task_writes_have_events_whether_or_not_a_dag_names_them(
     warehouse: dict[str, Any], store_dag: Callable[[DAG], None], run_dag: Callable[..., DagRun]
 ) -> None:
     execute("CREATE TABLE one (a INT); CREATE TABLE two (a INT) PARTITIONED BY (ds STRING); CREATE TABLE three (a INT)")
-    execute("CREATE TABLE watched (a INT)")
-    assets = [
-        create_asset(table="one", name="one"),
-        create_asset(table="two", name="two"),
-        watched_table("watched", name="watched"),
-    ]
+    assets = [create_asset(table="one"), create_asset(table="two")]
     with DAG("hivex_consumer", schedule=assets, is_paused_upon_creation=False) as consumer:
         pass
     store_dag(consumer)
     with DAG("hivex_producer", schedule=None) as dag:
         first = HivexQueryOperator(
             task_id="first",
-            sql="INSERT INTO one VALUES (1); INSERT INTO three VALUES (1); INSERT INTO watched VALUES (1)",
+            sql="INSERT INTO one VALUES (1); INSERT INTO three VALUES (1)",
         )
         second = HivexQueryOperator(
             task_id="second",
@@ -467,4 +461,5 @@ def test_tables_that_a_task_writes_have_events_where_a_dag_names_them(
     assert (key, extra["write_ids"], extra["partitions"]) == (None, [2], [])
     assert of_group["write_ids"] == [3]
     assert sorted(key for key, _ in events_of("two")) == ["ds=x", "ds=y"]
-    assert events_of("watched") == []
+    ((_, of_other),) = events_of("three")
+    assert of_other["write_ids"] == [2]
