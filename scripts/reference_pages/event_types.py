@@ -15,8 +15,8 @@ _INTRODUCTION = """\
 
 <!-- Written by `make format` from airflow_hivex/core/events/notification_log.py. -->
 
-Each change of the warehouse records an event in the database transaction of the change. The ids of events rise by one,
-without gaps for a reader, and an event that depends on another one has the higher id.
+Each change of the warehouse records an event in its database transaction. Ids of events rise by one, without gaps for a
+reader; an event that depends on another one has the higher id.
 
 ```python
 events = metastore.notification_log.events(after=0, limit=100)
@@ -43,8 +43,12 @@ def page() -> str:
     texts = described()
     if missing := [each.name for each in EventType if each.name not in texts]:
         raise UndescribedEventError(f"no text stands below {missing}")
-    rows = [(f"`{each.value}`", cell(texts[each.name])) for each in EventType]
-    return f"{_INTRODUCTION}\n" + table(("type", "case, and the message"), rows)
+    rows = [_row(each, *texts[each.name].partition("Message: ")) for each in EventType]
+    return f"{_INTRODUCTION}\n" + table(("type", "case", "message"), rows)
+
+
+def _row(kind: EventType, case: str, _: str, message: str) -> tuple[str, ...]:
+    return (f"`{kind.value}`", cell(case), cell(message).removesuffix("."))
 
 
 def described() -> dict[str, str]:
