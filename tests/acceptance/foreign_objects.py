@@ -51,6 +51,8 @@ TEMPLATES: dict[type[Statement], tuple[str, ...]] = {
         "MERGE INTO own USING ({q}) AS s ON own.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id",
     ),
     kinds.LoadData: ("LOAD DATA INPATH {f} INTO TABLE own", "LOAD DATA INPATH 'spare' OVERWRITE INTO TABLE {t}"),
+    kinds.CopyInto: ("COPY INTO own FROM {f} FILEFORMAT = ORC", "COPY INTO {t} FROM 'spare' FILEFORMAT = ORC"),
+    kinds.ShowCopyHistory: ("SHOW COPY HISTORY {t}",),
     kinds.Truncate: ("TRUNCATE TABLE {t}",),
     kinds.RestoreTable: ("RESTORE TABLE {t} TO VERSION AS OF 1",),
     kinds.Analyze: ("ANALYZE TABLE {t} COMPUTE STATISTICS", "ANALYZE TABLE {t} COMPUTE STATISTICS FOR ALL COLUMNS"),

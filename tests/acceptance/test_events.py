@@ -55,6 +55,7 @@ WITHOUT_EVENTS = {
     "written_batches": "for streaming clients",
     "table_commits": "the record of commits, which have events",
     "change_streams": "how far a stream of changes is",
+    "loaded_files": "for later COPY INTO",
     "kept_snapshots": "for the cleaner",
     "copied_moments": "for queries that accept copies that lag",
     "copy_places": "for replications and the housekeeping",
@@ -115,6 +116,8 @@ READS = {
         *("contents", "snapshot", "copy_checksums", "registered_ms", "history", "get_partitions_by_names"),
         # Those of a catalog with a cache.
         *("keep_written", "prewarm_table", "refresh", "renew"),
+        # Part of the commit of the rows, which leaves the event.
+        "record_loaded_files",
     },
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),

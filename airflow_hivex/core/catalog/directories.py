@@ -36,6 +36,7 @@ from airflow_hivex.core.store.schema import (
     directories,
     directory_copies,
     kept_snapshots,
+    loaded_files,
     next_write_ids,
     partition_key_values,
     partitions,
@@ -358,6 +359,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         kept_snapshots,
         table_commits,
         change_streams,
+        loaded_files,
     ):
         later(connection, delete(child).where(child.c.table_id.in_(ids)))
     later(connection, delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

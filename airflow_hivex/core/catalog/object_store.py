@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import table_rows
+from airflow_hivex.core.catalog import loaded_files, table_rows
 from airflow_hivex.core.catalog.copies import CopyMethods
 from airflow_hivex.core.catalog.databases import DatabaseMethods
 from airflow_hivex.core.catalog.functions import FunctionMethods
@@ -15,6 +15,8 @@ from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.table_events import of_compaction, of_partitions, of_table
 from airflow_hivex.core.catalog.tables import TableMethods
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.loads import LoadedFile
+from airflow_hivex.core.model.plans import WrittenDirectory
 
 
 class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMethods, CopyMethods):
@@ -46,6 +48,16 @@ class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMetho
             QuotaExceededError: a namespace would have more bytes than its quota after all registrations.
         """
         self._write(lambda connection: self._register(connection, registrations))
+
+    def record_loaded_files(
+        self, txn_id: int, table_id: int, files: Sequence[LoadedFile], written: Sequence[WrittenDirectory]
+    ) -> None:
+        """Record that a transaction has loaded files into a table, as part of its commit.
+
+        ``written`` are the directories with the rows of the files.
+        """
+        rows = sum(each.rows for each in written)
+        self._write(lambda connection: loaded_files.record(connection, table_id, txn_id, files, rows, self._clock()))
 
     def _register(self, connection: Connection, registrations: Sequence[Registration]) -> None:
         added = register(connection, registrations, self._clock())

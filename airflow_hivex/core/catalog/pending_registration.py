@@ -55,7 +55,10 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
                 f"A table that transaction {txn_id} has written to was dropped meanwhile, so it cannot commit."
             )
         registrations.append(Registration.of_write(table, write.facts, write.directories or ()))
-    catalog.joining(connection).register(*registrations)
+    joining = catalog.joining(connection)
+    joining.register(*registrations)
+    for write in done:
+        joining.record_loaded_files(write.facts.txn_id, write.table_id, write.loaded, write.directories or ())
     pending_writes.forget(connection, [write.id for write in done])
     # The locks have noted the partitions that the statements might write; now only the written ones stay.
     allocation.replace_components(

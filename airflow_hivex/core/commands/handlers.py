@@ -43,6 +43,8 @@ HANDLERS: dict[type, str] = {
     kinds.InsertDirectory: "commands.exports.run_insert_directory",
     kinds.ChangeRows: "commands.rows.run_change_statement",
     kinds.LoadData: "commands.loads.run_load",
+    kinds.CopyInto: "commands.copy_into.run_copy_into",
+    kinds.ShowCopyHistory: "commands.copy_into.show_copy_history",
     kinds.Truncate: "commands.rows.run_truncate",
     kinds.RestoreTable: "commands.rows.run_restore",
     kinds.Analyze: "commands.statistics.run_analyze",

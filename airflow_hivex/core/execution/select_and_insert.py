@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -20,6 +20,8 @@ from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, ro
 from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes, run_once
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.loads import LoadedFile
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Plan, PlannedValues
 from airflow_hivex.core.parser.statements import (
@@ -113,32 +115,46 @@ def explained(
     )
 
 
-@dataclass(frozen=True, slots=True)
 class InsertSteps:
-    """The additional steps of a statement that inserts.
+    """The additional steps of a statement that inserts. The steps of this class do nothing.
 
-    ``begin`` is called in the statement's transaction, before rows are read. ``check`` is called after the rows are
-    written and before they become visible. If ``check`` raises an error, the write is undone. ``also`` is called in the
-    commit of the statement's own transaction.
+    The statement's transaction can be repeated, and each repetition runs all steps again.
     """
 
-    begin: Callable[[Running, StoredTable], None]
-    check: Callable[[], None]
-    also: Callable[[Connection], None]
+    loaded: Sequence[LoadedFile] = ()
+    """The files that count as loaded when the transaction commits."""
+
+    def locks(self) -> Sequence[LockComponent]:
+        """Return the additional locks of the statement."""
+        return ()
+
+    def choose(self, running: Running, table: StoredTable, query: Query) -> Query | None:  # noqa: ARG002
+        """Return the query of the rows, or None if there is nothing to insert. The statement holds its locks."""
+        return query
+
+    def begin(self, running: Running, table: StoredTable) -> None:
+        """Prepare the write, which has its write id, before rows are read."""
+
+    def check(self) -> None:
+        """Raise an error to undo the write. The rows are written, and not visible."""
+
+    def also(self, connection: Connection) -> None:
+        """Take part in the commit of the statement's own transaction."""
 
 
 def run_insert(
     context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None
 ) -> Result:
-    """Insert rows, and return their number.
+    """Insert rows, and return their number. ``steps`` are additional steps of the statement.
 
     This process itself writes constants. A job on the table's primary cluster writes other rows. If the batch of the
     statement was committed before, no row is written. With ``merge`` the commit adds columns to the table.
     """
+    own = steps or InsertSteps()
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
-        routed = route(context, statement, running, locks=() if merge is None else merge.locks(context))
+        routed = route(context, statement, running, locks=(*own.locks(), *(merge.locks(context) if merge else ())))
         target = routed.target if merge is None else merge.merged(routed.target)
         (rows,) = routed.rows
         query = with_default_values(routed.statement, target, rows)
@@ -149,15 +165,16 @@ def run_insert(
             if running.joined is None:
                 context.services.transactions.abort(running.txn_id, "the partition exists already")
             return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
+        chosen = own.choose(running, target, query)
+        if chosen is None:
+            if running.joined is None:
+                context.services.transactions.abort(running.txn_id, "there is nothing to insert")
+            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
         write = begin_write(context, running, target, cluster, rows)
-        if steps is not None:
-            steps.begin(running, target)
-        written = _write(context, running, statement.rows, query, routed, cluster, write)
-        also = None if steps is None else steps.also
-        if merge is not None:
-            also = merge.storing(context, running)
-        check = None if steps is None else steps.check
-        end_writes(context, running, [(write, written.directories)], check, also)
+        own.begin(running, target)
+        written = _write(context, running, statement.rows, chosen, routed, cluster, write)
+        commit = own.also if merge is None else merge.storing(context, running)
+        end_writes(context, running, [(write, written.directories)], own.check, commit, own.loaded)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )

@@ -23,6 +23,7 @@ from airflow_hivex.core.execution.write_outcomes import (
     take_back_writer,
 )
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.loads import LoadedFile
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
@@ -171,11 +172,13 @@ def end_writes(
     done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
     check: Callable[[], None] | None = None,
     also: Callable[[Connection], None] | None = None,
+    loaded: Sequence[LoadedFile] = (),
 ) -> None:
     """Commit the job's writes with the statement's own transaction, or record them in the session's transaction.
 
     ``check`` is called first. If ``check`` raises an error, the directories are deleted. ``also`` runs in the commit of
-    the statement's own transaction.
+    the statement's own transaction. ``loaded`` are the files whose rows the first write has; they count as loaded when
+    the transaction commits.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
@@ -186,7 +189,7 @@ def end_writes(
         StorageError: the files of an external table could not be moved into place.
     """
     if running.joined is None:
-        _commit_writes(context, running, done, check, also)
+        _commit_writes(context, running, done, check, also, loaded)
         return
     if check is not None:
         check()
@@ -198,6 +201,8 @@ def end_writes(
             assert write.pending is not None
             _check_nothing_hidden(connection, running.snapshot, write, directories)
             pending_writes.record(connection, write.table, write.pending, directories)
+        if loaded:
+            pending_writes.note_loaded(connection, done[0][0].pending, loaded)
 
     context.services.store.write(record)
 
@@ -208,6 +213,7 @@ def _commit_writes(
     done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
     check: Callable[[], None] | None,
     also: Callable[[Connection], None] | None,
+    loaded: Sequence[LoadedFile],
 ) -> None:
     """Commit the writes of a statement with its own transaction."""
     services = context.services
@@ -239,6 +245,10 @@ def _commit_writes(
         )
         for each in published:
             external_writes.register(services, connection, each)
+        if loaded:
+            write, directories = done[0]
+            catalog = services.catalog.joining(connection)
+            catalog.record_loaded_files(running.txn_id, write.table.id, loaded, directories)
         if also is not None:
             also(connection)
 

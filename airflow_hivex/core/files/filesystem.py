@@ -178,7 +178,7 @@ class ClusterFiles:
         path = self._path(location)
         with self._storage(path):
             self._fs.invalidate_cache()
-            for name, kind, size in entries_below(self._fs, path):
+            for name, kind, size, _ in entries_below(self._fs, path):
                 if kind != FOLDER:
                     yield name[len(path) :].strip("/"), size
 
@@ -195,6 +195,25 @@ class ClusterFiles:
                 return [""]
         return list(self.list_files(location))
 
+    def list_stamps(self, location: str) -> dict[str, FileStamp]:
+        """Return the stamps of the data files below a directory, at any depth, sorted by relative path.
+
+        Hidden files are skipped. If the location is a file, its relative path is ``""``. A missing location has no
+        files. An object store sends the stamps of many files in one answer.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with self._storage(path):
+            self._fs.invalidate_cache()
+            found = {
+                name[len(path) :].strip("/"): FileStamp(size, changed)
+                for name, kind, size, changed in entries_below(self._fs, path)
+                if kind != FOLDER
+            }
+        return {name: found[name] for name in sorted(found) if not is_hidden(name)}
+
     def list_entries(self, location: str, depth: int = 0) -> list[str]:
         """Return the sorted paths of all entries, including hidden entries, ``depth`` levels below a directory.
 
@@ -207,7 +226,7 @@ class ClusterFiles:
         path = self._path(location)
         with self._storage(path):
             self._fs.invalidate_cache(path)
-            inside = {name[len(path) :].strip("/") for name, _, _ in entries_below(self._fs, path, depth)}
+            inside = {name[len(path) :].strip("/") for name, *_ in entries_below(self._fs, path, depth)}
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def list_folders(self, location: str) -> list[str]:
@@ -233,9 +252,9 @@ class ClusterFiles:
         with self._storage(path):
             self._fs.invalidate_cache(path)
             entries = list(entries_below(self._fs, path, 0))
-        if any(kind == FILE and name == path for name, kind, _ in entries):
+        if any(kind == FILE and name == path for name, kind, *_ in entries):
             raise FolderExpectedError(path)
-        return [name.rpartition("/")[2] for name, kind, _ in entries if kind == wanted]
+        return [name.rpartition("/")[2] for name, kind, *_ in entries if kind == wanted]
 
     def move_file(self, location: str, target: str) -> None:
         """Move a file to another location in the same file system.
@@ -259,7 +278,7 @@ class ClusterFiles:
         path = self._path(location)
         with self._storage(path):
             self._fs.invalidate_cache(path)
-            entries = [each for each, _, _ in entries_below(self._fs, path, depth)]
+            entries = [each for each, *_ in entries_below(self._fs, path, depth)]
             inside = [each[len(path) :].strip("/") for each in entries if each.endswith(f"/{name}")]
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
@@ -321,8 +340,7 @@ class ClusterFiles:
                 return None
             if facts["type"] != FILE:
                 return None
-            changed = next((str(facts[name]) for name in _TIMES_OF_CHANGE if facts.get(name)), "")
-            return FileStamp(int(facts["size"] or 0), changed)
+            return FileStamp(int(facts["size"] or 0), _time_of_change(facts))
 
     def read_chunks(self, location: str, size: int) -> Iterator[bytes]:
         """Yield the content of a file in pieces of at most ``size`` bytes.
@@ -543,8 +561,14 @@ def type_of(fs: Any, path: str) -> str | None:
         return None
 
 
-def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
-    """Yield (name, type, size) for each entry, down to ``depth`` levels below a directory. For a file yield the file.
+def _time_of_change(facts: Mapping[str, Any]) -> str:
+    return next((str(facts[name]) for name in _TIMES_OF_CHANGE if facts.get(name)), "")
+
+
+def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int, str]]:
+    """Yield (name, type, size, time of change) for each entry, down to ``depth`` levels below a directory.
+
+    For a file yield the file.
 
     If a directory cannot be read, an error is raised. ``walk`` of fsspec would regard the directory as empty.
     """
@@ -554,7 +578,7 @@ def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tupl
     if depth is None and type(fs).find is not fsspec.AbstractFileSystem.find:
         # As there: one request for many files, whatever the number of directories.
         for name, facts in fs.find(path, detail=True).items():
-            yield name, FILE, int(facts.get("size") or 0)
+            yield name, FILE, int(facts.get("size") or 0), _time_of_change(facts)
         return
     if depth is None and isinstance(fs, LocalFileSystem):
         yield from _scanned(path)
@@ -571,23 +595,25 @@ def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tupl
             is_folder = entry["type"] == FOLDER or (entry.get("islink") and type_of(fs, name) == FOLDER)
             if name == folder and is_folder:
                 continue
-            yield name, FOLDER if is_folder else FILE, int(entry["size"] or 0)
+            yield name, FOLDER if is_folder else FILE, int(entry["size"] or 0), _time_of_change(entry)
             if is_folder and (depth is None or level < depth):
                 folders.append((name, level + 1))
 
 
-def _selected(wrapper: Any, path: str) -> Iterator[tuple[str, str, int]]:
+def _selected(wrapper: Any, path: str) -> Iterator[tuple[str, str, int, str]]:
     from pyarrow import fs
 
     if type_of(wrapper, path) == FILE:
-        yield path, FILE, int(wrapper.info(path)["size"] or 0)
+        facts = wrapper.info(path)
+        yield path, FILE, int(facts["size"] or 0), _time_of_change(facts)
         return
     for each in wrapper.fs.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
-        yield each.path, FOLDER if each.type == fs.FileType.Directory else FILE, int(each.size or 0)
+        kind = FOLDER if each.type == fs.FileType.Directory else FILE
+        yield each.path, kind, int(each.size or 0), _time_of_change({"mtime": each.mtime})
 
 
-def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (name, type, size) for all entries below a folder of a local disk. For a file yield the file."""
+def _scanned(path: str) -> Iterator[tuple[str, str, int, str]]:
+    """Yield the entries below a folder of a local disk, as :func:`entries_below`. For a file yield the file."""
     folders = [path]
     while folders:
         folder = folders.pop()
@@ -598,18 +624,19 @@ def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
             continue
         except NotADirectoryError:
             if folder == path:
-                yield path, FILE, Path(path).stat().st_size
+                found_file = Path(path).stat()
+                yield path, FILE, found_file.st_size, str(found_file.st_mtime)
             continue
         for entry in entries:
             if entry.is_dir():
-                yield entry.path, FOLDER, 0
+                yield entry.path, FOLDER, 0, ""
                 folders.append(entry.path)
                 continue
             try:
-                size = entry.stat().st_size
+                facts = entry.stat()
             except FileNotFoundError:
                 # The file was deleted meanwhile, or is a broken link.
-                if not entry.is_symlink():
-                    continue
-                size = 0
-            yield entry.path, FILE, size
+                if entry.is_symlink():
+                    yield entry.path, FILE, 0, ""
+                continue
+            yield entry.path, FILE, facts.st_size, str(facts.st_mtime)

@@ -16,14 +16,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 from airflow_hivex.core.errors import FolderExpectedError
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job import hive_text, local_times
-from airflow_hivex.core.job.assignment import field, quoted
+from airflow_hivex.core.job.assignment import field
 from airflow_hivex.core.job.configuration import OWN_FILES_OPTIONS, READ_OPTIONS
 from airflow_hivex.core.job.layout import HIVE_NAMES, METADATA_COLUMNS
 from airflow_hivex.core.job.layout import HIVE_ROW as _ROW
 from airflow_hivex.core.model.file_properties import COMPRESSION, TEXTFILE, text_format
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
-from airflow_hivex.core.model.plans import LoadedFiles
 
 _EXACT_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -117,44 +116,9 @@ def load(reader: Any, paths: Sequence[str]) -> DataFrame:
     return loaded
 
 
-_WITH_NAMES = ("avro", "orc", "parquet")
+WITH_NAMES = ("avro", "orc", "parquet")
 """Formats whose files have the names and types of columns."""
 _SPECIAL = re.compile(r"([\\*?\[\]{},^])")
-
-
-def register(spark: SparkSession, loaded: LoadedFiles) -> str:
-    """Create a temporary view of the files' rows, and return its name."""
-    rows = _described(spark, loaded) if loaded.format in _WITH_NAMES else _undescribed(spark, loaded)
-    rows.createOrReplaceTempView(loaded.view)
-    return loaded.view
-
-
-def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return the rows of files, with the files' columns. If the table has the same columns, its order is kept."""
-    # The columns of all files are read, so a file with more columns than the first one loses none.
-    reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
-    rows = _load(reader, loaded.paths)
-    names = [column.name for column in loaded.columns]
-    if sorted(name.lower() for name in rows.columns) == sorted(name.lower() for name in names):
-        return rows.select(*map(quoted, names))
-    return rows
-
-
-def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    fields = [field(column) for column in loaded.columns]
-    undescribed = reader(spark, loaded.format, loaded.options, fields)
-    return rows_of(_load(undescribed, loaded.paths), loaded.format, loaded.options, loaded.columns)
-
-
-def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of files. The file names can have characters with a meaning in patterns, such as ``*``.
-
-    Several paths are passed as patterns, because Spark would read files with such names twice. A single path is passed
-    unchanged, because Spark logs an error for a single pattern.
-    """
-    if len(paths) == 1:
-        return load(reader.option("__globPaths__", "false"), paths)
-    return load(reader, [_SPECIAL.sub(r"\\\1", path) for path in paths])
 
 
 # Always true. Spark's optimizer simplifies simpler forms, and then leaves columns out.

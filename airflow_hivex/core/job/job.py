@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
 from airflow_hivex.core.job import (
     compactions,
-    data_files,
     documents,
     file_copies,
+    loaded_files,
     originals,
     preludes,
     root_checks,
@@ -164,7 +164,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:
-            registered.append(data_files.register(spark, plan.loaded))
+            registered.append(loaded_files.register(spark, plan.loaded))
         arguments = _arguments(spark, plan.parameters)
         if plan.changes is not None and plan.explain is not None:
             assert plan.write is not None

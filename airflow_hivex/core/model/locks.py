@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from airflow_hivex.core.errors import InvalidLockRequestError, InvalidObjectError, InvalidTextError
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.partitions import check_partition_name
 from airflow_hivex.core.model.texts import check_values
 
@@ -561,6 +561,15 @@ class StatementLocks:
         Readers do not wait for the lock.
         """
         return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
+
+    def copy_into(self, table: StoredTable) -> list[LockComponent]:
+        """Return the lock that only COPY INTO requests, so that two statements never load one file into a table.
+
+        Other statements that read or write the table do not wait for the lock.
+        """
+        # A name that no table has: a lock on the table itself would stop its writers.
+        name = f"hivex_copy_into_{table.id}"
+        return [LockComponent(table.database, name, type=LockType.EXCL_WRITE, operation=_NONE, is_new_table=True)]
 
     def convert_table(self, table: Table) -> list[LockComponent]:
         """Return the locks of an ALTER TABLE that makes a table, managed or external, transactional."""

@@ -5,6 +5,7 @@ A runner can run a plan without the metastore. Locations are full URIs.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -86,11 +87,23 @@ class Scan:
     partition_row_ids: int = 0
 
 
+class ColumnNaming(enum.StrEnum):
+    """The columns in which the rows of COPY INTO are read."""
+
+    BY_POSITION = "position"
+    """The columns of the target. The files have no names of columns."""
+    BY_NAME = "name"
+    """The columns of the files. A column has the type of the target's column of its name; other columns are texts."""
+    INFERRED = "inferred"
+    """As ``BY_NAME``, but Spark finds the types of columns that the target lacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """The files of LOAD DATA. The query reads them under the name ``view``. ``paths`` are the URIs of the files.
+    """The files of LOAD DATA or COPY INTO. The query reads them under the name ``view``. ``paths`` are their URIs.
 
-    ``columns`` are the columns of the target, in its order. ``options`` are the options of Spark's reader.
+    ``columns`` are the columns of the target, in its order. ``options`` are the options of Spark's reader. ``naming``
+    is set for COPY INTO.
     """
 
     view: str
@@ -98,6 +111,7 @@ class LoadedFiles:
     paths: tuple[str, ...]
     columns: tuple[Column, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    naming: ColumnNaming | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
+from airflow_hivex.core.model.loads import LoadedFile
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
@@ -43,7 +44,8 @@ class PendingWrite:
     For a write to an external table, ``root`` is the folder of the table, and ``depth`` is the number of its partition
     keys. ``places`` are the folders into which the session moves files. With ``is_registered`` the files are visible,
     and the replaced files can be deleted. ``consumed`` is a dict from folder to a dict from file name to (size, time):
-    the files that a statement reads and then deletes. Such a row records no write.
+    the files that a statement reads and then deletes. Such a row records no write. ``loaded`` are the files that a COPY
+    INTO has loaded.
     """
 
     id: int
@@ -61,6 +63,7 @@ class PendingWrite:
     places: tuple[str, ...] = ()
     is_registered: bool = False
     consumed: Mapping[str, Mapping[str, tuple[int, str]]] | None = None
+    loaded: tuple[LoadedFile, ...] = ()
 
     @property
     def may_be_resumed(self) -> bool:
@@ -326,6 +329,22 @@ def change_document(connection: Connection, write_id: int, **changes: Any) -> No
     )
 
 
+def note_loaded(connection: Connection, write: PendingWrite | None, files: Sequence[LoadedFile]) -> None:
+    """Record the files that a COPY INTO has loaded. The caller must have called :func:`one_at_a_time`.
+
+    Raises:
+        InvalidOperationError: another statement of the transaction has loaded one of the files meanwhile.
+    """
+    assert write is not None
+    keys = {each.key for each in files}
+    for other in of_transaction(connection, write.facts.txn_id, table_id=write.table_id):
+        twice = next((each.path for each in other.loaded if each.key in keys), None)
+        if other.id != write.id and other.directories is not None and twice is not None:
+            reason = f"another statement of transaction {write.facts.txn_id} has loaded it meanwhile; run it again"
+            raise InvalidOperationError("COPY INTO of", twice, reason)
+    change_document(connection, write.id, loaded=[asdict(each) for each in files])
+
+
 def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) -> frozenset[int]:
     """Return the ids of the writes that another session has taken over since ``writes`` were read."""
     began = {write.id: write.began for write in writes}
@@ -397,4 +416,5 @@ def _from_row(row: Any) -> PendingWrite:
         places=tuple(document.get("places", ())),
         is_registered=document.get("registered", False),
         consumed=document.get("consumed"),
+        loaded=tuple(LoadedFile(**each) for each in document.get("loaded", ())),
     )

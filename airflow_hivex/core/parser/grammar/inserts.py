@@ -1,26 +1,29 @@
-"""INSERT INTO and INSERT OVERWRITE of one table or a directory, and LOAD DATA."""
+"""INSERT INTO and INSERT OVERWRITE of one table or a directory, LOAD DATA, and COPY INTO."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from airflow_hivex.core.model.file_properties import TEXTFILE
 from airflow_hivex.core.model.identifiers import Span
-from airflow_hivex.core.parser.grammar.clauses import Parts
+from airflow_hivex.core.parser.grammar.clauses import Parts, read_parentheses
 from airflow_hivex.core.parser.grammar.serdes import file_format
-from airflow_hivex.core.parser.lexer.literals import read_constant
+from airflow_hivex.core.parser.lexer.literals import read_constant, unquote
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token
 from airflow_hivex.core.parser.queries.pieces import Pieces
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
 from airflow_hivex.core.parser.statements import (
+    COPIED_FILES,
+    CopyInto,
     DefaultValue,
     Insert,
     InsertDirectory,
     Literal,
     LoadData,
     Query,
+    TextEdit,
     ValueList,
 )
 
@@ -269,4 +272,94 @@ def make_load(parts: Parts) -> LoadData:
         tuple(key for key, literal in partition.items() if literal is None),
         given.format,
         given.options,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedQuery:
+    """The query of a COPY INTO over the files of one path."""
+
+    path: str
+    query: Query
+
+
+def read_copied_query(cursor: Cursor) -> CopiedQuery:
+    """Return the query in parentheses, with the path of the files that it reads.
+
+    Raises:
+        StatementSyntaxError: the query does not read exactly one path.
+        UnsupportedStatementError: the query reads an object that is not a table of the warehouse.
+    """
+    if not cursor.at_symbol("("):
+        raise cursor.expected("'(' and a query")
+    _, *tokens, _ = read_parentheses(cursor)
+    first = tokens[0] if tokens else None
+    if first is None or first.word != "SELECT":
+        raise cursor.error("expected SELECT", first)
+    paths = [token for before, token in pairwise(tokens) if before.word in ("FROM", "JOIN") and _is_text(token)]
+    if len(paths) != 1:
+        reason = "the query reads the files of one path: FROM (SELECT ... FROM 'folder')"
+        raise cursor.error(reason, paths[1] if paths else first)
+    (path,) = paths
+    pieces = Pieces(cursor)
+    pieces.copy(first.start, path.start)
+    start = len(pieces.text)
+    pieces.add(COPIED_FILES)
+    pieces.copy(path.end, tokens[-1].end)
+    query = pieces.add("\n").read()
+    return CopiedQuery(unquote(path), _of_files(query, start))
+
+
+def _is_text(token: Token) -> bool:
+    return token.kind is Kind.STRING
+
+
+def _of_files(query: Query, start: int) -> Query:
+    """Return a query in which the name at ``start`` is the name of files in place of a reference to a table."""
+    (files,) = (each for each in query.references if each.start == start)
+    others = tuple(each for each in query.references if each is not files)
+    edits = [TextEdit(files.start, files.end, COPIED_FILES)]
+    if not files.has_alias:
+        at = files.end if files.alias_position is None else files.alias_position
+        edits.append(TextEdit(at, at, f" AS `{files.alias}`"))
+    return replace(query, references=others, qualifiers=(*query.qualifiers, *edits))
+
+
+_COPY_OPTIONS = ("force", "mergeSchema", "allowOverwrites")
+
+
+def make_copy_into(parts: Parts) -> CopyInto:
+    """Return the statement COPY INTO.
+
+    Raises:
+        StatementSyntaxError: an option is unknown, or FILES and PATTERN are both given.
+    """
+    if "files" in parts and "pattern" in parts:
+        raise parts.cursor.error("FILES and PATTERN do not go together", parts.token("pattern"))
+    options: dict[str, bool] = {}
+    known = {name.lower(): name for name in _COPY_OPTIONS}
+    for name, value in (parts["copy_options"] or {}).items():
+        if name.lower() not in known:
+            reason = f"{name} is not an option of COPY_OPTIONS; the options are {', '.join(_COPY_OPTIONS)}"
+            raise parts.cursor.error(reason, parts.token("copy_options"))
+        if value.lower() not in ("true", "false"):
+            raise parts.cursor.error(f"the option {name} is 'true' or 'false'", parts.token("copy_options"))
+        options[known[name.lower()]] = value.lower() == "true"
+    source = parts["source"]
+    text = f"SELECT * FROM {COPIED_FILES}"  # noqa: S608 - a name of our own
+    at = len(text) - len(COPIED_FILES)
+    whole = Query(text, 0, len(text), (), (TextEdit(at, len(text), COPIED_FILES),))
+    return CopyInto(
+        target=parts["target"],
+        path=parts["path"] if source is None else source.path,
+        query=whole if source is None else source.query,
+        format=parts["format"],
+        selects=source is not None,
+        columns=parts["columns"],
+        files=parts["files"] or (),
+        pattern=parts["pattern"],
+        format_options=parts["format_options"] or {},
+        force=options.get("force", False),
+        reloads_changed=options.get("allowOverwrites", False),
+        merges_schema=options.get("mergeSchema", False),
     )

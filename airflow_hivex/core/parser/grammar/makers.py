@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from airflow_hivex.core.parser.grammar.clauses import Parts
 from airflow_hivex.core.parser.grammar.columns import make_changed_column
 from airflow_hivex.core.parser.grammar.functions import make_function, make_temporary_function
-from airflow_hivex.core.parser.grammar.inserts import make_insert, make_insert_directory, make_load
+from airflow_hivex.core.parser.grammar.inserts import make_copy_into, make_insert, make_insert_directory, make_load
 from airflow_hivex.core.parser.grammar.row_changes import make_changes
 from airflow_hivex.core.parser.grammar.serdes import file_format
 from airflow_hivex.core.parser.grammar.session_objects import make_assignment, make_declaration
@@ -16,6 +16,7 @@ from airflow_hivex.core.parser.grammar.tables import make_table, make_table_like
 from airflow_hivex.core.parser.statements import (
     ChangeColumn,
     ChangeRows,
+    CopyInto,
     CreateFunction,
     CreateTable,
     CreateTableLike,
@@ -42,6 +43,7 @@ def _set_format(parts: Parts) -> SetFormat:
 MAKERS: Mapping[type[Statement], Callable[[Parts], Statement]] = {
     ChangeColumn: make_changed_column,
     ChangeRows: make_changes,
+    CopyInto: make_copy_into,
     CreateFunction: make_function,
     CreateTable: make_table,
     CreateTableLike: make_table_like,

@@ -43,7 +43,7 @@ from airflow_hivex.core.parser.grammar.functions import (
     read_session_function,
     read_signature,
 )
-from airflow_hivex.core.parser.grammar.inserts import read_branch, read_inserted_query, read_rows
+from airflow_hivex.core.parser.grammar.inserts import read_branch, read_copied_query, read_inserted_query, read_rows
 from airflow_hivex.core.parser.grammar.row_changes import (
     ChangedTable,
     MergeSource,
@@ -75,7 +75,7 @@ from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, name_of, tokeni
 from airflow_hivex.core.parser.lexer.types import read_type
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
 from airflow_hivex.core.parser.queries.versions import read_version
-from airflow_hivex.core.parser.statements import Literal, PlacedName, Query, TableName
+from airflow_hivex.core.parser.statements import COPIED_FORMATS, Literal, PlacedName, Query, TableName
 
 T = TypeVar("T")
 
@@ -370,6 +370,22 @@ def _format_words(cursor: Cursor) -> str:
     return ".".join(parts)
 
 
+def _copied_format(cursor: Cursor) -> str:
+    token = cursor.peek()
+    name = _format_name(cursor)
+    if name not in COPIED_FORMATS:
+        known = ", ".join(map(str.upper, COPIED_FORMATS))
+        raise cursor.error(f"COPY INTO does not read files of format {name}; the formats are {known}", token)
+    return name
+
+
+def _texts(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect_symbol("(")
+    found = tuple(cursor.different(lambda: read_string(cursor, "a path"), "file "))
+    cursor.expect_symbol(")")
+    return found
+
+
 def _stored_as(cursor: Cursor) -> str:
     if cursor.at("INPUTFORMAT"):
         raise cursor.expected("a format")
@@ -411,6 +427,8 @@ KINDS: Mapping[str, ValueKind] = {
     "constraint_name": ValueKind(
         "the name of a constraint", lambda cursor: normalise(cursor.name("the name of a constraint"))
     ),
+    "copied_format": ValueKind(", ".join(map(str.upper, COPIED_FORMATS)), _copied_format),
+    "copied_query": ValueKind("'(' and a query", read_copied_query),
     "database": ValueKind("the name of a database", Cursor.database_name),
     "default": ValueKind("a default value", read_default),
     "definition": ValueKind("a query", read_definition),
@@ -419,6 +437,7 @@ KINDS: Mapping[str, ValueKind] = {
     "directory": _string("the path of a directory"),
     "dropped_columns": ValueKind("a column", _dropped_columns),
     "expression": ValueKind("an expression", read_any_text),
+    "file_count": ValueKind("a number of files", _count("a number of files", "that is not a valid number of files")),
     "format_name": ValueKind("a format", _format_name),
     "format_path": ValueKind("a format", _format_words),
     "function": ValueKind("the name of a function", read_function_name),
@@ -480,6 +499,7 @@ KINDS: Mapping[str, ValueKind] = {
     "table_with_alias": ValueKind("the name of a table", ChangedTable.read),
     "text": ValueKind("a value", read_any_text),
     "text_of_null": _string("the text that stands for NULL"),
+    "texts": ValueKind("'('", _texts),
     "time_zone": ValueKind("the name of a zone", read_time_zone),
     "transaction_ids": ValueKind("the id of a transaction", lambda cursor: read_ids(cursor, "a transaction")),
     "type": ValueKind("a type", read_type),

@@ -32,7 +32,6 @@ _INSTEAD = {
     "CLEAR": "statements cache no rows, so that it is not needed",
     "CONVERT": "CREATE EXTERNAL TABLE reads files where they are, and ALTER TABLE ... SET TBLPROPERTIES ('EXTERNAL' = "
     "'FALSE', 'transactional' = 'true') makes the table transactional without a copy",
-    "COPY": "LOAD DATA, or INSERT from an external table of the files, copies rows",
     "CREATE CONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
     "CREATE DATACONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
     "CREATE FLOW": "a DAG writes a table from others",

@@ -401,6 +401,55 @@ class LoadData(Statement):
         return table_uses(self.target, Role.OVERWRITE if self.overwrite else Role.INSERT)
 
 
+COPIED_FILES = "hivex_copied_files"
+"""The name of the files in the query of a COPY INTO, until the statement runs."""
+COPIED_FORMATS = ("csv", "json", "parquet", "orc", "avro", "text")
+"""The formats of files that COPY INTO reads, by Spark's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyInto(QueryStatement):
+    """A load of those files of a folder into a table that the table has not loaded before.
+
+    ``path`` is the folder or file, which ``query`` reads as :data:`COPIED_FILES`. ``selects`` is true if the user has
+    written the query. ``columns`` is the column list, or None. ``files`` are paths below ``path``, and ``pattern`` is a
+    glob pattern for such paths. ``format_options`` are options of Spark's reader. With ``force`` files are loaded that
+    were loaded before, with ``reloads_changed`` only the changed ones among them. With ``merges_schema`` columns of the
+    files that the table lacks are added to the table.
+    """
+
+    KIND = "COPY INTO"
+    SYNTAX = (
+        "COPY INTO <target table> [<columns column_names>] FROM {<source copied_query> | <path>} "
+        "FILEFORMAT '=' <format copied_format> [FILES '=' <files texts> & PATTERN '=' <pattern quoted_pattern> "
+        "& FORMAT_OPTIONS <format_options properties> & COPY_OPTIONS <copy_options properties>]",
+    )
+    REFUSED = (
+        (
+            "COPY INTO <target table> [<columns column_names>] FROM {<source copied_query> | <path>} WITH",
+            "the cluster of the table has the keys of its file system; a statement names none",
+        ),
+    )
+
+    target: TableName
+    path: str
+    query: Query
+    format: str
+    selects: bool = False
+    columns: tuple[str, ...] | None = None
+    files: tuple[str, ...] = ()
+    pattern: str | None = None
+    format_options: Mapping[str, str] = field(default_factory=dict)
+    force: bool = False
+    reloads_changed: bool = False
+    merges_schema: bool = False
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """Return the table, with the role INSERT."""
+        return ((self.target, (Role.INSERT,)),)
+
+
 @dataclass(frozen=True, slots=True)
 class Truncate(Statement):
     """The removal of all rows of a table or of some partitions. ``specification`` names some or all partition keys."""

@@ -200,6 +200,17 @@ class DescribeFunction(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCopyHistory(Statement):
+    """The files that COPY INTO has loaded into a table, the last loaded first, at most ``limit`` of them."""
+
+    KIND = "SHOW COPY HISTORY"
+    SYNTAX = ("SHOW COPY HISTORY <table> [LIMIT <limit file_count>]",)
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeHistory(Statement):
     """The commits to a table, the newest first."""
 

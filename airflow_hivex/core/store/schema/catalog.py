@@ -343,3 +343,22 @@ change_streams = Table(
 The next batch of a stream has the changes after ``since_write_id``, or all rows if ``since_write_id`` is NULL.
 ``until_write_id`` is the end of a batch that is being processed. If the batch is repeated, it has the same end.
 """
+
+loaded_files = Table(
+    "loaded_files",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("path_key", String(32), primary_key=True),
+    Column("path", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("changed", Text, nullable=False),
+    Column("checksum", String(64)),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("rows_of_load", BigInteger, nullable=False),
+    Column("loaded_ms", BigInteger, nullable=False),
+)
+"""The files that COPY INTO has loaded into tables, each with its last load. The commit of the load stores the row.
+
+``path_key`` is a hash of ``path``. ``changed`` is the time of the file's last change, in the form of its file system.
+``rows_of_load`` is the number of rows that the transaction ``txn_id`` has loaded from all its files.
+"""

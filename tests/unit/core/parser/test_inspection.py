@@ -58,6 +58,13 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "LOAD DATA INPATH '/x' INTO TABLE d.t": "insert d.t",
         "LOAD DATA LOCAL INPATH '/x' OVERWRITE INTO TABLE t": "overwrite t",
     },
+    kinds.CopyInto: {
+        "COPY INTO d.t FROM 'raw' FILEFORMAT = CSV": "insert d.t",
+        "COPY INTO t (x) FROM (SELECT x FROM 'raw' WHERE x IN (SELECT x FROM d.a)) FILEFORMAT = CSV": (
+            "insert t, read d.a"
+        ),
+    },
+    kinds.ShowCopyHistory: {"SHOW COPY HISTORY d.t": "describe d.t"},
     kinds.Truncate: {"TRUNCATE TABLE t": "delete t"},
     kinds.RestoreTable: {"RESTORE TABLE d.t TO VERSION AS OF 3": "overwrite d.t"},
     kinds.Analyze: {

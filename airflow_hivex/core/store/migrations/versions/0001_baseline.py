@@ -437,6 +437,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("table_id", "stream", name=op.f("pk_change_streams")),
     )
     op.create_table(
+        "loaded_files",
+        sa.Column("table_id", _ID, autoincrement=False, nullable=False),
+        sa.Column("path_key", sa.String(length=32), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("changed", sa.Text(), nullable=False),
+        sa.Column("checksum", sa.String(length=64), nullable=True),
+        sa.Column("txn_id", sa.BigInteger(), nullable=False),
+        sa.Column("rows_of_load", sa.BigInteger(), nullable=False),
+        sa.Column("loaded_ms", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["table_id"], ["tables.id"], name=op.f("fk_loaded_files_table_id_tables")),
+        sa.PrimaryKeyConstraint("table_id", "path_key", name=op.f("pk_loaded_files")),
+    )
+    op.create_table(
         "completed_txn_components",
         sa.Column("id", _ID, nullable=False),
         sa.Column("txn_id", sa.BigInteger(), nullable=False),
