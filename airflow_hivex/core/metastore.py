@@ -20,6 +20,7 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog, PartitionEvents
 from airflow_hivex.core.execution.context import Services
+from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.locks import StatementLocks
 from airflow_hivex.core.model.progress import ProgressReport
@@ -40,6 +41,7 @@ from airflow_hivex.core.transactions.listed_transactions import TransactionListi
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.shared_settings import SHARED, agree
+from airflow_hivex.core.transactions.statement_history import StatementHistory
 
 if TYPE_CHECKING:
     from airflow_hivex.core.compaction.compactor import Compactor
@@ -125,6 +127,11 @@ class Metastore:
     def capacity(self) -> Capacities:
         """Return the use of storage and the quotas of the namespaces."""
         return self.services.capacity
+
+    @property
+    def statements(self) -> StatementHistory:
+        """Return the history of statements."""
+        return self.services.statements
 
     @property
     def moves(self) -> NamespaceMoves:
@@ -306,7 +313,7 @@ class Metastore:
         user: str | None = None,
         database: str = DEFAULT_DATABASE,
         cluster: str | None = None,
-        agent_info: str | None = None,
+        agent_info: str | TaskTry | None = None,
         txn_id: int | None = None,
         writer: str | None = None,
         progress: ProgressReport | None = None,
@@ -321,7 +328,8 @@ class Metastore:
                 user of the operating system.
             database: the current database.
             cluster: the cluster to pin, as USE CLUSTER does.
-            agent_info: a text for users that names the owner of a transaction, such as a DAG run and task.
+            agent_info: a text for users that names the owner of a transaction, or the try of a task. The history of
+                statements can be filtered by the DAG and task of a try.
             txn_id: an open transaction of any process, which all statements of the session join. The statements share
                 the snapshot of the transaction, and see its writes. The session does not end the transaction.
             writer: a name for the session's writes in the transaction ``txn_id``. If a previous session has used the

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import StatementContext
-from airflow_hivex.core.execution.own_errors import own_errors
+from airflow_hivex.core.execution.statement_record import recorded
 from airflow_hivex.core.parser.reader import read_table_name
 from airflow_hivex.core.parser.statements import Select
 
@@ -49,7 +49,7 @@ class Scan:
         from airflow_hivex.core.commands.arrow_reads import read_table
 
         context, statement = self._statement_of("to_arrow")
-        with own_errors("The read"):
+        with recorded(context.services, context.session, "The read", *self._described(context)):
             return read_table(context, statement, *self._options)
 
     def to_batches(self) -> pa.RecordBatchReader:
@@ -61,8 +61,12 @@ class Scan:
         from airflow_hivex.core.commands.arrow_reads import read_batches
 
         context, statement = self._statement_of("to_batches")
-        with own_errors("The read"):
+        with recorded(context.services, context.session, "The read", *self._described(context)):
             return read_batches(context, statement, *self._options)
+
+    def _described(self, context: StatementContext) -> tuple[str, str, str]:
+        """Return the text, kind and table of the read, for the history of statements."""
+        return f"scan({self._table!r})", "SELECT", context.session.full_name(read_table_name(self._table))
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a DataFrame of pandas."""

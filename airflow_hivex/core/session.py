@@ -25,6 +25,8 @@ from airflow_hivex.core.execution.own_errors import own_errors
 from airflow_hivex.core.execution.read_changes import Version, changes_query
 from airflow_hivex.core.execution.read_versions import query_of_version
 from airflow_hivex.core.execution.routing import route
+from airflow_hivex.core.execution.statement_record import recorded
+from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
@@ -68,7 +70,7 @@ class Session:
         user: str,
         database: str = DEFAULT_DATABASE,
         cluster: str | None = None,
-        agent_info: str | None = None,
+        agent_info: str | TaskTry | None = None,
         txn_id: int | None = None,
         writer: str = "",
         progress: ProgressReport | None = None,
@@ -78,7 +80,13 @@ class Session:
     ) -> None:
         self._services = services
         check_length("The name of a user", check_text("The name of a user", user), MAX_NAME_LENGTH)
-        self._state = SessionState(user=user, agent_info=agent_info, report=progress, server_jobs_only=server_jobs_only)
+        self._state = SessionState(
+            user=user,
+            agent_info=None if agent_info is None else str(agent_info),
+            task=agent_info if isinstance(agent_info, TaskTry) else None,
+            report=progress,
+            server_jobs_only=server_jobs_only,
+        )
         given = {MAX_LAG: max_lag, MAX_LAG_COMMITS: max_lag_commits}
         self._given_lag = self._state.max_lag = session_settings.max_lag_of(services.settings, given)
         self._is_closed = False
@@ -128,10 +136,12 @@ class Session:
             raise InvalidOperationError("A statement in", "the session", "it is closed; begin another one")
         if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
             raise InvalidParametersError(f"max_rows = {max_rows!r} is not a valid number of rows; None returns all.")
-        with own_errors("The statement"):
-            text = self._state.with_variables(text)
-            statement = read(text, parameters, database=self._state.database)
-            return self._execute(statement, parameters, max_rows, text)
+        with recorded(self._services, self._state, "The statement", text) as ended:
+            with self._state.step("parse"):
+                text = self._state.with_variables(text)
+                statement = read(text, parameters, database=self._state.database)
+            ended.result = self._execute(statement, parameters, max_rows, text)
+            return ended.result
 
     def read(self, text: str, parameters: Mapping[str, object] | None = None) -> kinds.Statement:
         """Return a parsed statement, which is not run. For EXECUTE IMMEDIATE return the statement that would be run.
@@ -166,8 +176,10 @@ class Session:
 
         name = read_table_name(table)
         check_name(self._context(None), name, table, kinds.Role.INSERT)
-        with own_errors("The INSERT"):
-            return insert_rows(self._context(None), name, rows)
+        text = f"insert_rows({table!r}, {len(rows)} rows)"
+        with recorded(self._services, self._state, "The INSERT", text, "INSERT", self._state.full_name(name)) as ended:
+            ended.result = insert_rows(self._context(None), name, rows)
+            return ended.result
 
     def set_variable(self, name: str, value: str) -> None:
         """Set ``hivevar:name``, ``hiveconf:name`` or a parameter, as ``SET name = value`` does, to any text.
@@ -392,7 +404,8 @@ class Session:
         text = exports.query_of(found, partitions)
         statement = read(text, database=self._state.database)
         assert isinstance(statement, kinds.Select)
-        with own_errors("The export"):
+        exported = f"export_for_hive({table!r})"
+        with recorded(self._services, self._state, "The export", exported, "SELECT", found.full_name):
             return exports.export_for_hive(self._context(None), statement, found, partitions, Path(directory))
 
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
@@ -444,6 +457,8 @@ class Session:
         if running is None:
             return
         running.cancelled = True
+        if self._state.record is not None:
+            self._state.record.is_cancelled = True
         # The thread that opens the transaction reads this flag afterwards.
         txn_id = running.opened_id
         if txn_id is None:
@@ -506,6 +521,8 @@ class Session:
         batch_key: BatchKey | None = None,
     ) -> Result:
         context = replace(self._context(parameters, max_rows, text), frames=frames, batch_key=batch_key)
+        if self._state.record is not None:
+            self._state.record.describe(statement)
         check_statement(context, statement, text)
         temporary_tables.check_temporary_views(context, statement)
         temporary_tables.check_temporary_tables(context, statement)

@@ -110,6 +110,8 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hivex.temporary.table.timeout", "int", 86_400, "s", (1, 315_360_000), "housekeeping drops an unlocked temporary table whose session has run no statement for this long"),
     # -- history
     _row("hivex.history.retention", "int", 21_600, "s", (0, 315_360_000), "how long earlier versions of a table can be read; 0: not at all. A table may have another value as its property of this name"),
+    _row("hivex.statements.retention", "int", 86_400, "s", (0, 315_360_000), "how long the history of statements keeps a statement that has ended; 0: no statement is recorded"),
+    _row("hivex.statements.text.length", "int", 2_000, "", (0, 100_000), "the most characters of the text of a statement that the history of statements keeps; 0: none"),
     # -- replication
     _row("hivex.replication.timeout", "int", 60, "s", (1, None), "after so long without a heartbeat the transaction of a replication is aborted; at most `hive.txn.timeout`"),
     _row("hivex.replication.retention", "int", 86_400, "s", (0, None), "how long the housekeeping keeps the files of a replication that has not finished, for the next one"),

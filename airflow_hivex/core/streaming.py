@@ -13,7 +13,7 @@ from airflow_hivex.core.commands.frame_writes import FrameWrite, write_frame
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.execution.closed_names import check_name
 from airflow_hivex.core.execution.context import BatchTransaction, Result, StatementContext
-from airflow_hivex.core.execution.own_errors import own_errors
+from airflow_hivex.core.execution.statement_record import recorded
 from airflow_hivex.core.model.writes import BatchKey, batch_key
 from airflow_hivex.core.parser.statements import Role, TableName
 
@@ -94,8 +94,11 @@ class TransactionBatch:
         key = batch_key(self._app_id, batch_id)
         transaction = self._open.pop(0)
         try:
-            with own_errors("The write"):
-                return self._write(rows, transaction, key)
+            context = self._context(None)
+            text, name = f"a write of a batch of transactions to {self._name}", context.session.full_name(self._name)
+            with recorded(context.services, context.session, "The write", text, "INSERT", name) as ended:
+                ended.result = self._write(rows, transaction, key)
+                return ended.result
         except BaseException:
             self._end([transaction])
             raise

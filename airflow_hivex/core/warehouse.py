@@ -16,6 +16,7 @@ from airflow_hivex.core.execution.frame_inputs import reading_frames
 from airflow_hivex.core.execution.own_errors import own_errors
 from airflow_hivex.core.execution.read_changes import ChangeStream, Version, changes_query
 from airflow_hivex.core.execution.read_versions import query_of_version
+from airflow_hivex.core.execution.statement_record import recorded
 from airflow_hivex.core.merging import Merge, condition_of
 from airflow_hivex.core.model.writes import BatchKey, batch_key
 from airflow_hivex.core.parser.lexer.markers import parameter_literal, values_of
@@ -117,15 +118,18 @@ class Warehouse:
         frames: Mapping[str, Frame],
         batch_key: BatchKey | None = None,
     ) -> Frame | Result:
-        with own_errors("The statement"):
-            context = self._context(parameters)
+        context = self._context(parameters)
+        with recorded(context.services, context.session, "The statement", text) as ended:
             text = context.session.with_variables(text)
             with reading_frames(context, text, frames, self._spark) as (statement, inputs, spark):
                 context = replace(context, frames=inputs)
+                if context.session.record is not None:
+                    context.session.record.describe(statement)
                 check_statement(context, statement, text)
                 if isinstance(statement, Select):
                     return query_frame(context, statement, spark)
-                return self._execute(statement, parameters, frames=inputs, batch_key=batch_key)
+                ended.result = self._execute(statement, parameters, frames=inputs, batch_key=batch_key)
+                return ended.result
 
     def merge(
         self,
@@ -161,10 +165,12 @@ class Warehouse:
 
     def _query(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame:
         """Return the rows of a query of this module. A name in the query never means a temporary view of Spark."""
-        with own_errors("The statement"):
-            context = self._context(parameters)
+        context = self._context(parameters)
+        with recorded(context.services, context.session, "The statement", text):
             statement = read(text, parameters, database=context.session.database)
             assert isinstance(statement, Select)
+            if context.session.record is not None:
+                context.session.record.describe(statement)
             check_statement(context, statement, text)
             return query_frame(context, statement, self._spark)
 
@@ -266,7 +272,9 @@ class Warehouse:
                 table has other partition keys or buckets, or columns would be added while a transaction is open.
             HivexError: any other error of an INSERT, or of a CREATE TABLE AS SELECT.
         """
-        with own_errors("The write"):
+        context = self._context(None)
+        called = f"write(rows, {name!r}, mode={mode!r})"
+        with recorded(context.services, context.session, "The write", called, "INSERT", name) as ended:
             kind = WriteMode.read(name, mode)
             write = FrameWrite(
                 read_table_name(name),
@@ -277,6 +285,9 @@ class Warehouse:
                 where=where,
                 new=NewTable.of(name, partitioned_by, clustered_by, buckets, format, properties),
             )
-            context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))
+            context = replace(context, batch_key=batch_key(app_id, batch_id))
             check_name(context, write.target, name, Role.INSERT)
-            return write_frame(context, rows, write)
+            if context.session.record is not None:
+                context.session.record.describe_as("INSERT", context.session.full_name(write.target))
+            ended.result = write_frame(context, rows, write)
+            return ended.result

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.core.errors import HivexError, JobError, Outcome, StorageError, StoreError
+from airflow_hivex.core.model.ended_statements import TaskTry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,23 +19,29 @@ if TYPE_CHECKING:
 
 
 def agent_info(context: Context) -> str:
-    """Return the name of this try as the owner of transactions: ``dag_id.task_id run_id try_number``.
-
-    A mapped task has its map index in brackets after the task id.
-    """
-    return agent_info_of_try(context, context["ti"].try_number)
+    """Return the name of this try as the owner of transactions, the text of :func:`task_try`."""
+    return str(task_try(context))
 
 
 def agent_info_of_try(context: Context, try_number: int) -> str:
     """Return the name of one try of the task as the owner of transactions, in the form of :func:`agent_info`."""
+    return str(task_try(context, try_number))
+
+
+def task_try(context: Context, try_number: int | None = None) -> TaskTry:
+    """Return one try of the task, by default this try."""
     ti = context["ti"]
-    return agent_of(ti.dag_id, ti.task_id, ti.map_index, ti.run_id, try_number)
+    number = ti.try_number if try_number is None else try_number
+    return TaskTry(ti.dag_id, ti.task_id, ti.run_id, number, _map_index(ti.map_index))
 
 
 def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_number: int) -> str:
     """Return the name of one try of any task as the owner of transactions, in the form of :func:`agent_info`."""
-    mapped = f"[{map_index}]" if map_index is not None and map_index >= 0 else ""
-    return f"{dag_id}.{task_id}{mapped} {run_id} {try_number}"
+    return str(TaskTry(dag_id, task_id, run_id, try_number, _map_index(map_index)))
+
+
+def _map_index(given: int | None) -> int | None:
+    return given if given is not None and given >= 0 else None
 
 
 def part_name(context: Context) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from airflow.sdk import BaseHook, get_current_context
 from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import mask_secret
+from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]
 
 from airflow_hivex.core.errors import (
     HivexError,
@@ -26,18 +26,25 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     StatementSyntaxError,
 )
-from airflow_hivex.core.errors.secrets import secrets_of, secrets_of_uri
+from airflow_hivex.core.errors.secrets import MASKERS, secrets_of, secrets_of_uri
 from airflow_hivex.hooks import spark_connections
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
-from airflow_hivex.hooks.tasks import agent_info as agent_info_of
-from airflow_hivex.hooks.tasks import part_name
+from airflow_hivex.hooks.tasks import part_name, task_try
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.model.ended_statements import TaskTry
     from airflow_hivex.core.session import Session
     from airflow_hivex.hooks.configuration import Configuration
+
+
+def _mask_as_airflow(text: str) -> str:
+    return str(redact(text))
+
+
+MASKERS.append(_mask_as_airflow)
 
 
 class _Part(NamedTuple):
@@ -175,7 +182,7 @@ class WarehouseHook(BaseHook):
         user: str | None = None,
         database: str | None = None,
         cluster: str | None = None,
-        agent_info: str | None = None,
+        agent_info: str | TaskTry | None = None,
         txn_id: int | None = None,
         writer: str | None = None,
         max_lag: float | str | None = None,
@@ -190,8 +197,8 @@ class WarehouseHook(BaseHook):
         :param user: the owner of the session's transactions, and of the objects that its statements create
         :param database: the current database; None for the database of the connection
         :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses
-        :param agent_info: the text that is shown as the agent of the session's transactions and locks; in a task, the
-            default is the DAG, task, run and try
+        :param agent_info: the text that is shown as the agent of the session's transactions and locks, or the try of a
+            task (``hooks.tasks.task_try``); in a task, the default is its own try
         :param txn_id: the open transaction to join
         :param writer: the name of the session's part of that transaction. If another session has already written with
             the same name, its writes are discarded. The default is the name of the task: a retry then replaces the
@@ -208,7 +215,7 @@ class WarehouseHook(BaseHook):
             user=user,
             database=database or configuration.database,
             cluster=cluster or None,
-            agent_info=_agent_of_task() if agent_info is None else agent_info,
+            agent_info=_try_of_task() if agent_info is None else agent_info,
             txn_id=txn_id,
             writer=writer if part is None else part.name,
             max_lag=max_lag,
@@ -279,9 +286,9 @@ class WarehouseHook(BaseHook):
         return metastore
 
 
-def _agent_of_task() -> str | None:
+def _try_of_task() -> TaskTry | None:
     try:
-        return agent_info_of(get_current_context())
+        return task_try(get_current_context())
     except RuntimeError:
         # Outside of tasks.
         return None

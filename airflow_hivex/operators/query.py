@@ -13,7 +13,7 @@ from airflow.sdk import XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, as_txn_id, failing_for_good, lasting_failure, part_name
+from airflow_hivex.hooks.tasks import agent_info, as_txn_id, failing_for_good, lasting_failure, part_name, task_try
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.asset_events import (
     WritingOperator,
@@ -451,7 +451,7 @@ class HivexQueryOperator(WritingOperator):
                 max_lag_commits=None if self.max_lag_commits == "" else self.max_lag_commits,
                 database=self.database,
                 cluster=self.cluster,
-                agent_info=agent_info(context),
+                agent_info=task_try(context),
                 txn_id=txn_id,
                 writer=None if txn_id is None else part_name(context),
             ) as session,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, agent_info_of_try, cause_of, part_name
+from airflow_hivex.hooks.tasks import agent_info, agent_info_of_try, cause_of, part_name, task_try
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.query import HivexQueryTrigger
 
@@ -150,7 +150,7 @@ class DeferredQuery:
         """
         course = self._course
         with self._hook.session(
-            database=course.database, cluster=course.cluster, agent_info=agent_info(self._context), **self._lag
+            database=course.database, cluster=course.cluster, agent_info=task_try(self._context), **self._lag
         ) as session:
             while True:
                 statement, values = self._statements[course.done]
@@ -251,7 +251,7 @@ class DeferredQuery:
             cluster=self._course.cluster,
             max_rows=self._max_rows,
             lag=self._lag,
-            agent_info=agent_info(self._context),
+            task_try=asdict(task_try(self._context)),
             course=self._course.as_json(),
             hivex_conn_id=self._hook.hivex_conn_id,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.hooks.tasks import lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.threads import in_thread
@@ -45,7 +46,7 @@ class HivexQueryTrigger(BaseTrigger):
     :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses
     :param max_rows: the maximum number of returned rows
     :param lag: the largest lag of copies that queries accept, as arguments of the session
-    :param agent_info: the name of the task, which lists of locks show
+    :param task_try: the try of the task (the fields of ``TaskTry``), which lists of locks and statements show
     :param course: the progress of the task (``Course``). The event has the same ``course``
     :param hivex_conn_id: the id of the connection
     """
@@ -62,7 +63,7 @@ class HivexQueryTrigger(BaseTrigger):
         cluster: str | None,
         max_rows: int | None,
         lag: Mapping[str, Any],
-        agent_info: str,
+        task_try: Mapping[str, Any],
         course: Mapping[str, Any],
         hivex_conn_id: str,
     ) -> None:
@@ -76,7 +77,7 @@ class HivexQueryTrigger(BaseTrigger):
         self.cluster = cluster
         self.max_rows = max_rows
         self.lag = lag
-        self.agent_info = agent_info
+        self.task_try = task_try
         self.course = course
         self.hivex_conn_id = hivex_conn_id
         self._is_cancelled = threading.Event()
@@ -92,7 +93,7 @@ class HivexQueryTrigger(BaseTrigger):
             "database",
             "cluster",
             "max_rows",
-            "agent_info",
+            "task_try",
             "course",
         )
         arguments = {name: getattr(self, name) for name in (*names, "lag", "hivex_conn_id")}
@@ -143,7 +144,7 @@ class HivexQueryTrigger(BaseTrigger):
             with WarehouseHook(self.hivex_conn_id).session(
                 database=self.database,
                 cluster=self.cluster,
-                agent_info=self.agent_info,
+                agent_info=TaskTry(**self.task_try),
                 txn_id=self.txn_id,
                 writer=self.writer,
                 server_jobs_only=True,

@@ -136,6 +136,7 @@ TEMPLATES: dict[type[Statement], tuple[str, ...]] = {
     kinds.Rollback: (),
     kinds.AbortTransactions: (),
     kinds.ShowTransactions: (),
+    kinds.ShowStatements: (),
     kinds.ShowLocks: ("SHOW LOCKS {t}",),
     kinds.Compact: ("ALTER TABLE {t} COMPACT 'major'", "OPTIMIZE {t}"),
     kinds.Vacuum: ("VACUUM {t}", "VACUUM {t} DRY RUN"),

@@ -67,6 +67,7 @@ WITHOUT_EVENTS = {
     "partition_events": "marks for clients of Hive, which has no events for them",
     "compaction_queue": "requests, which change nothing that is read",
     "completed_compactions": "their history",
+    "ended_statements": "the history of statements, which no statement reads",
     "caches": "who follows the events",
     "recorded_events": "the events",
     "notification_log": "the events",

@@ -121,6 +121,7 @@ HANDLERS: dict[type, str] = {
     kinds.DescribeHistory: "commands.show.describe_history",
     kinds.ExplainRoute: "commands.show.explain_route",
     kinds.ShowTransactions: "commands.transactions.show_transactions",
+    kinds.ShowStatements: "commands.transactions.show_statements",
     kinds.ShowLocks: "commands.transactions.show_locks",
     kinds.AbortTransactions: "commands.transactions.abort_transactions",
     kinds.Compact: "commands.compactions.compact",

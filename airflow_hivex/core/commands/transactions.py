@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 
@@ -19,7 +20,9 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import JoinedTransaction, Result, Services, SessionState, StatementContext
 from airflow_hivex.core.execution.resuming import take_over
 from airflow_hivex.core.execution.write_outcomes import take_back_writer
-from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS, show_row
+from airflow_hivex.core.model.ended_statements import SHOW_COLUMNS, show_row
+from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS
+from airflow_hivex.core.model.locks import show_row as show_lock
 from airflow_hivex.core.model.texts import check_length
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.parser.statements import (
@@ -27,12 +30,14 @@ from airflow_hivex.core.parser.statements import (
     Commit,
     Rollback,
     ShowLocks,
+    ShowStatements,
     ShowTransactions,
     StartTransaction,
 )
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.shared_state import mark_shared, next_statement_id
+from airflow_hivex.core.transactions.statement_history import StatementFilter
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +58,13 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
             "it is open; COMMIT or ROLLBACK comes first",
         )
     kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
-    (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind, is_shared=True)
+    (txn_id,) = services.transactions.open(
+        user=session.user,
+        agent_info=session.agent_info,
+        type=kind,
+        is_shared=True,
+        statement=None if session.record is None else session.record.document,
+    )
     timeout_s = int(services.settings["hive.txn.timeout"])
     transaction = JoinedTransaction(txn_id, timeout_s, is_own=True, is_read_only=statement.read_only)
     try:
@@ -91,8 +102,12 @@ def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG
         # The pending writes of statements that failed early.
         allocation.forget_unwritten(connection, txn_id)
 
+    record = context.session.record
+    if record is not None:
+        record.note_begin(txn_id)
     try:
-        commit_transaction(context.services, txn_id, forget_unwritten)
+        with nullcontext() if record is None else record.accompanying(context.services.transactions, txn_id):
+            commit_transaction(context.services, txn_id, forget_unwritten)
     except StoreUnavailableError:
         raise
     except BaseException as error:
@@ -272,6 +287,36 @@ def _milliseconds(time: datetime) -> str:
     return str(round(time.timestamp() * 1000))
 
 
+def show_statements(context: StatementContext, statement: ShowStatements) -> Result:
+    """Run SHOW STATEMENTS: return ended statements. In a closed namespace, return only statements that ran there.
+
+    Raises:
+        NoSuchDatabaseError: the named database does not exist.
+        InvalidOperationError: the metastore keeps no history of statements.
+    """
+    services, current = context.services, context.session.database
+    if not services.statements.is_on:
+        raise InvalidOperationError(
+            "SHOW STATEMENTS in", services.store.name, "it keeps no history; set hivex.statements.retention"
+        )
+    database = None
+    if statement.database is not None:
+        database = services.catalog.get_database(statement.database).name
+    wanted = StatementFilter(
+        database=database,
+        pattern=statement.pattern,
+        current=current if services.namespaces.is_closed(current) else None,
+        dag_id=statement.dag_id,
+        task_id=statement.task_id,
+        run_id=statement.run_id,
+        user=statement.user,
+        outcome=statement.outcome,
+        order_by=statement.order_by,
+        limit=statement.limit,
+    )
+    return Result(list(SHOW_COLUMNS), [show_row(each) for each in services.statements.show(wanted)])
+
+
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
     """Run SHOW LOCKS: return the acquired locks, and then the waiting locks, each group sorted by strictness.
 
@@ -296,7 +341,7 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
             catalog.get_table(database, name)
     else:
         found = locks.show()
-    return Result(list(SHOW_LOCKS_COLUMNS), [show_row(lock) for lock in found])
+    return Result(list(SHOW_LOCKS_COLUMNS), [show_lock(lock) for lock in found])
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:

@@ -49,6 +49,9 @@ _FLAG_NAME = re.compile(r"-D", re.IGNORECASE)
 
 _Span = tuple[int, int]
 _Finder = Callable[[str], Iterator[_Span]]
+MASKERS: list[Callable[[str], str]] = []
+"""Functions that mask more secrets in texts that are kept, such as the secrets that Airflow's logs mask."""
+
 _remembered: set[str] = set()
 _pattern: re.Pattern[str] | None = None
 _lock = threading.Lock()
@@ -116,6 +119,14 @@ def hide(text: str) -> str:
     text = _masked(_masked(hide_in_uri(text), _quoted_values, f"'{MASK}'"), _configured_values)
     pattern = _pattern
     return text if pattern is None else pattern.sub(MASK, text)
+
+
+def hide_as_logs(text: str) -> str:
+    """Return a text in which :func:`hide` and all :data:`MASKERS` have masked secrets."""
+    text = hide(text)
+    for masker in MASKERS:
+        text = masker(text)
+    return text
 
 
 def _masked(text: str, finder: _Finder, mask: str = MASK) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,8 +17,10 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
 )
 from airflow_hivex.core.execution.pushdown import with_charsets
+from airflow_hivex.core.execution.statement_record import StatementRecord
 from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.clusters import Cluster, Health
+from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.core.model.links import LinkName
@@ -36,6 +38,7 @@ from airflow_hivex.core.runners.running_jobs import ProgressLog
 from airflow_hivex.core.store.exchange import Call
 from airflow_hivex.core.transactions.heartbeats import TransactionJob
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
+from airflow_hivex.core.transactions.statement_history import StatementHistory
 
 if TYPE_CHECKING:
     from airflow_hivex.core.compaction.compactor import Compactor
@@ -154,6 +157,11 @@ class Services(Foundation):
         from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 
         return NamespaceMoves(self, self.replicator)
+
+    @cached_property
+    def statements(self) -> StatementHistory:
+        """Return the history of statements."""
+        return StatementHistory(self.store, self.settings, self.clock)
 
     def runner(self, cluster: Cluster) -> Runner:
         """Return the runner of jobs on a cluster.
@@ -290,16 +298,19 @@ class BatchTransaction:
 class SessionState:
     """The state of a session: the current database, the pinned cluster, the transaction, the running statement.
 
-    ``runner`` runs jobs instead of the cluster's own runner. ``report`` is called with the progress of a job that takes
-    longer than a few seconds. If ``report`` is None, the progress is logged. ``max_lag`` is the greatest lag of copies
-    that queries of the session accept. With ``server_jobs_only`` no job runs in this process. ``objects`` are the
-    temporary objects.
+    ``task`` is the try of a task to which the session belongs. ``record`` is the record of the running statement, if
+    the history of statements is on. ``runner`` runs jobs instead of the cluster's own runner. ``report`` is called with
+    the progress of a job that takes longer than a few seconds. If ``report`` is None, the progress is logged.
+    ``max_lag`` is the greatest lag of copies that queries of the session accept. With ``server_jobs_only`` no job runs
+    in this process. ``objects`` are the temporary objects.
     """
 
     user: str
     database: str = DEFAULT_DATABASE
     cluster: str | None = None
     agent_info: str | None = None
+    task: TaskTry | None = None
+    record: StatementRecord | None = None
     transaction: JoinedTransaction | None = None
     running: Running | None = None
     runner: Runner | None = None
@@ -307,6 +318,10 @@ class SessionState:
     max_lag: MaxLag = field(default_factory=MaxLag)
     server_jobs_only: bool = False
     objects: SessionObjects = field(default_factory=SessionObjects)
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Return a block whose seconds count for a step of the running statement."""
+        return nullcontext() if self.record is None else self.record.step(name)
 
     def with_variables(self, text: str) -> str:
         """Return the text of a statement with Hive's variables replaced by their values (``SET hivevar:x = ...``).
@@ -317,6 +332,10 @@ class SessionState:
         from airflow_hivex.core.parser.lexer.substitution import substituted
 
         return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
+
+    def full_name(self, name: TableName) -> str:
+        """Return ``database.table`` of a table as users know the table, also of a temporary table."""
+        return f"{name.namespace or name.database or self.database}.{name.name}".lower()
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """Return the database and name of a table; for a temporary table, the names under which it is stored.
@@ -385,11 +404,19 @@ class StatementContext:
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
         report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
-        if write is not None and isinstance(runner, ResumingRunner):
-            result = runner.run_resumable(plan, cluster.name, write, report)
-        else:
-            result = runner.run(plan, cluster.name, report)
+        with self.session.step("job"):
+            if write is not None and isinstance(runner, ResumingRunner):
+                result = runner.run_resumable(plan, cluster.name, write, report)
+            else:
+                result = runner.run(plan, cluster.name, report)
+        if plan.write is not None or plan.inserts:
+            self.note_written(result)
         return check_written(cluster, plan, result)
+
+    def note_written(self, result: JobResult) -> None:
+        """Note the rows that the statement has written, for the history of statements."""
+        if self.session.record is not None:
+            self.session.record.note_written(result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
         """Return the plan with the root that Spark's processes check, and with all charsets if a file needs them."""

@@ -5,6 +5,7 @@ A statement requests its locks before it takes its snapshot. So the statement se
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from airflow_hivex.core.execution.insert_targets import (
     inserts_of,
 )
 from airflow_hivex.core.execution.read_tables import StatementReading
+from airflow_hivex.core.execution.statement_record import in_step
 from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.snapshots import QualifiedName
@@ -28,6 +30,7 @@ from airflow_hivex.core.parser.statements import ChangeRows, RoutedStatement, Ta
 from airflow_hivex.core.store.exchange import Call
 
 
+@in_step("locks")
 def acquire(
     context: StatementContext,
     running: Running,
@@ -61,7 +64,11 @@ def acquire(
         if answers is not None:
             return answers
 
+    waits_since: float | None = None
+
     def waiting(lock_id: int) -> None:
+        nonlocal waits_since
+        waits_since = time.monotonic()
         running.waiting_lock_id = lock_id
         # A thread that cancels the statement looks for the request after that.
         running.check_not_cancelled()
@@ -81,12 +88,15 @@ def acquire(
         raise
     finally:
         running.waiting_lock_id = None
+        if session.record is not None and waits_since is not None:
+            session.record.wait_s += time.monotonic() - waits_since
     if not response.is_acquired:
         raise LockNotAcquiredError(response.message or "The locks are held by another transaction.")
     running.check_not_cancelled()
     return None
 
 
+@in_step("commit")
 def commit_at_once(
     context: StatementContext, components: Sequence[LockComponent], changes: Callable[[Connection], None]
 ) -> int | None:
@@ -96,7 +106,17 @@ def commit_at_once(
     a transaction and wait for its locks.
     """
     session = context.session
-    return context.services.locks.commit_at_once(components, changes, user=session.user, agent_info=session.agent_info)
+    record = session.record
+    txn_id = context.services.locks.commit_at_once(
+        components,
+        changes,
+        user=session.user,
+        agent_info=session.agent_info,
+        also=None if record is None else record.calls_of_new,
+    )
+    if record is not None and txn_id is None:
+        record.is_sent = False
+    return txn_id
 
 
 def check_not_outrun(

@@ -32,6 +32,7 @@ from airflow_hivex.core.execution.read_tables import (
     StatementReading,
     statement_snapshot,
 )
+from airflow_hivex.core.execution.statement_record import in_step
 from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.clusters import Cluster, Health
 from airflow_hivex.core.model.locks import LockComponent
@@ -82,6 +83,7 @@ class RoutedQuery(Generic[S]):
         return tuple(reference.row_id for reference in self.statement.references)
 
 
+@in_step("plan")
 def route(
     context: StatementContext,
     statement: S,
@@ -306,6 +308,8 @@ def writing_cluster(context: StatementContext, table: StoredTable) -> Cluster:
 
 
 def _cluster_of(context: StatementContext, found: Route, problems: Mapping[str, HivexError]) -> Cluster:
+    if context.session.record is not None:
+        context.session.record.note_route(found)
     if found.cluster is None:
         raise _refusal(found, problems)
     return context.services.clusters.get(found.cluster)

@@ -215,11 +215,13 @@ def _write(
     if constants is not None:
         from airflow_hivex.core.job.values import write_rows
 
-        written = write_rows(write.write, constants)
+        with context.session.step("job"):
+            written = write_rows(write.write, constants)
     if written is None:
         target = replace(write.write, texts=query.texts)
         plan = replace(plan_query(context, running, query, routed, cluster), write=target, values=planned_values(query))
         return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
+    context.note_written(written)
     check_directories(cluster, write.write, written.directories)
     return written
 

@@ -150,10 +150,12 @@ class _Opening:
     ) -> Answers | None:
         """Open the transaction, if possible with locks and write ids; see ``Running.begin_with``."""
         session, services = self.context.session, self.context.services
+        statement = None if session.record is None else session.record.document
         if components:
             begun = services.locks.begin(
                 components,
                 self.note,
+                statement=statement,
                 write_ids_of=write_ids_of,
                 also=also,
                 user=session.user,
@@ -161,7 +163,9 @@ class _Opening:
                 type=self.kind,
             )
             return None if begun.lock is None else begun.answers
-        (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=self.kind)
+        (txn_id,) = services.transactions.open(
+            user=session.user, agent_info=session.agent_info, type=self.kind, statement=statement
+        )
         self.note(Begun(txn_id))
         return None
 
@@ -172,6 +176,10 @@ class _Opening:
         running.write_ids = begun.write_ids
         running.opened_id = begun.txn_id
         transactions = self.context.services.transactions
+        record = self.context.session.record
+        if record is not None:
+            record.note_begin(begun.txn_id)
+            self.alive.enter_context(record.accompanying(transactions, begun.txn_id))
         self.alive.enter_context(heartbeats(transactions, begun.txn_id, self.timeout_s, running.end))
 
 
@@ -182,6 +190,8 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
     txn_id = joined.txn_id
     running = Running(txn_id, new_tag(txn_id), joined=joined)
     context.session.running = running
+    if context.session.record is not None:
+        context.session.record.note_begin(txn_id)
     try:
         _beat(context, txn_id)
         # A session keeps its own transaction alive all the time.

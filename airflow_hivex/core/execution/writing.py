@@ -15,6 +15,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution import external_writes, planning, resuming
 from airflow_hivex.core.execution.context import JoinedTransaction, Result, Running, StatementContext
 from airflow_hivex.core.execution.insert_targets import AS_GIVEN, InsertedRows
+from airflow_hivex.core.execution.statement_record import in_step
 from airflow_hivex.core.execution.statement_transactions import OutrunError, in_transaction
 from airflow_hivex.core.execution.write_outcomes import (
     delete_directories,
@@ -30,7 +31,7 @@ from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.store.exchange import together
+from airflow_hivex.core.store.exchange import joined, together
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.conflicts import one_after_the_other
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
@@ -166,6 +167,7 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
     end_writes(context, running, [(write, written.directories)])
 
 
+@in_step("commit")
 def end_writes(
     context: StatementContext,
     running: Running,
@@ -203,6 +205,8 @@ def end_writes(
             pending_writes.record(connection, write.table, write.pending, directories)
         if loaded:
             pending_writes.note_loaded(connection, done[0][0].pending, loaded)
+        if context.session.record is not None:
+            joined(connection).later(*context.session.record.calls_of_open())
 
     context.services.store.write(record)
 

@@ -252,12 +252,15 @@ class ClientLocks(LockManager):
         agent_info: str | None = None,
         timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
+        statement: str | None = None,
     ) -> Begun:
         """Open a transaction without locks.
 
         The caller must request the locks by :meth:`acquire`; see ``LockManager``.
         """
-        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout, type=type)
+        (txn_id,) = self._transactions.open(
+            user=user, agent_info=agent_info, timeout=timeout, type=type, statement=statement
+        )
         opened = Begun(txn_id)
         begun(opened)
         return opened

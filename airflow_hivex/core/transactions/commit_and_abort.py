@@ -39,6 +39,9 @@ RegisterWrites: TypeAlias = Callable[[Connection, int], bool]
 The function returns whether pending writes of killed statements are left.
 """
 
+Companion: TypeAlias = Callable[[int], Sequence[Call]]
+"""A function that returns calls for the last round trip of a commit. Its argument is the current time."""
+
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
 _COMMITTED = PreparedForIds(
@@ -75,6 +78,8 @@ class Committer:
     def __init__(self, clock: Clock, register_writes: RegisterWrites | None) -> None:
         self._clock = clock
         self._register_writes = register_writes
+        self.companions: dict[int, Companion] = {}
+        """A dict from transaction id to the :data:`Companion` of the transaction's commit."""
 
     def commit(
         self,
@@ -122,7 +127,8 @@ class Committer:
     def commit_reader(self, exchange: Exchange, txn_id: int) -> bool:
         """Commit a transaction if it is open and has no writes. Return whether it has committed. One round trip."""
         reader = _COMMIT_READER(txn_id=txn_id, now_ms=self._clock())
-        committed, *_ = exchange.finish(reader, *releasing_if_committed(txn_id))
+        also = self._accompanying(txn_id, int(reader.values["now_ms"] or 0))
+        committed, *_ = exchange.finish(reader, *releasing_if_committed(txn_id), *also)
         return bool(committed)
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
@@ -214,11 +220,17 @@ class Committer:
             if each.is_updating:
                 calls += conflicts.recording_write_set(each.row.id, each.writes)
         calls += _COMMITTED.batched([each.row.id for each in settled], now_ms=now)
+        for each in settled:
+            calls += self._accompanying(each.row.id, now)
         settled_calls = [call for each in settled if (call := each.event(now, lists)) is not None]
         calls += [*events, *settled_calls]
         if events or settled_calls:
             calls.append(notification_log.announcing(now))
         return calls
+
+    def _accompanying(self, txn_id: int, now_ms: int) -> Sequence[Call]:
+        companion = self.companions.get(txn_id)
+        return () if companion is None else companion(now_ms)
 
 
 def _asking(txn_id: int, exclusive_write_locks: bool) -> list[Call]:

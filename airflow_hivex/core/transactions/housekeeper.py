@@ -28,6 +28,7 @@ from airflow_hivex.core.store.schema import (
 from airflow_hivex.core.transactions import commit_record, snapshots
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.statement_history import StatementHistory
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ class HousekeepingResult:
     ``unused_copies`` counts deleted folders of unused copies. ``requeued_compactions`` counts compactions that were
     taken from lost workers. ``expired_partitions`` counts partitions that links do not show any more.
     ``temporary_tables`` counts dropped tables of ended sessions. ``dropped_objects`` counts tables and partitions whose
-    files were deleted after a killed DROP. ``events`` counts removed events of the notification log. The other fields
-    count removed records.
+    files were deleted after a killed DROP. ``events`` counts removed events of the notification log. ``statements``
+    counts removed rows of the history of statements. The other fields count removed records.
     """
 
     aborted: tuple[int, ...] = ()
@@ -65,6 +66,7 @@ class HousekeepingResult:
     expired_partitions: int = 0
     temporary_tables: int = 0
     dropped_objects: int = 0
+    statements: int = 0
 
 
 class Housekeeper:
@@ -104,6 +106,7 @@ class Housekeeper:
         self._log_interval_ms = int(settings["metastore.event.db.listener.clean.interval"]) * 1000
         self._log_kept_ms = int(settings["metastore.event.db.listener.timetolive"] * 86_400_000)
         self._marks = PartitionEvents(store, clock)
+        self._statements = StatementHistory(store, settings, clock)
         self._marks_kept_ms = int(settings["metastore.event.expiry.duration"]) * 1000
         self._housekept_ms: int | None = None
         self._cleaned_ms: int | None = None
@@ -134,6 +137,8 @@ class Housekeeper:
             self._store.write_one(lambda connection: snapshots.purge(connection, self._clock()), name="purge")
             self._store.write_one(purge_moments, name="purge")
             self._purge_record()
+            self._store.write(self._statements.settle, name="settle")
+            result = replace(result, statements=self._store.write_one(self._statements.purge, name="purge"))
             if self._marks_kept_ms:
                 self._marks.purge(now - self._marks_kept_ms)
             if self._keep_compactions is not None:
@@ -155,7 +160,7 @@ class Housekeeper:
                 log.warning("Dropped locks without heartbeat: %s", result.dropped_locks)
         if not only_due or self._cleaned_ms is None or now - self._cleaned_ms >= self._cleaner_interval_ms:
             self._cleaned_ms = now
-            removed = self._store.write_one(self._purge_transactions, name="purge")
+            removed = self._store.write(self._purge_transactions, name="purge")
             result = replace(result, transactions=removed)
         if not only_due or self._log_purged_ms is None or now - self._log_purged_ms >= self._log_interval_ms:
             self._log_purged_ms = now
@@ -175,6 +180,7 @@ class Housekeeper:
         A record stays for one time-out after the end of the transaction, so that the owner can read the state.
         """
         ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
+        self._statements.settle(connection)
         kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
         return connection.execute(
             delete(txns).where(

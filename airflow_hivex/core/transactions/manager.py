@@ -75,6 +75,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._settings = settings
         self._clock = clock
         self._committer = Committer(clock, register_writes)
+        self.companions = self._committer.companions
+        """A dict from transaction id to a function whose calls are sent along with the transaction's commit."""
         self.when_committed: Callable[[int], None] | None = None
         """A function that this process calls with the id of each transaction that it has committed."""
         self.limit = OpenTransactionLimit(
@@ -94,6 +96,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
         is_shared: bool = False,
+        statement: str | None = None,
     ) -> list[int]:
         """Open ``count`` transactions, and return their consecutive ids.
 
@@ -103,7 +106,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         of replication. ``key`` is a name of up to 1,024 characters that the caller chooses. While the transaction with
         the key is open, a call of any process with the same key returns the id of this transaction. The key can be used
         again after the record of the ended transaction was purged. ``is_shared`` says that several statements will run
-        in the transaction.
+        in the transaction. ``statement`` is a document about the opening statement (``StatementRecord``).
 
         One round trip, two if open transactions must be counted, and three with a key.
 
@@ -118,7 +121,14 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         if count < 1:
             raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
         new = self.described(
-            user=user, host=host, agent_info=agent_info, timeout=timeout, type=type, key=key, is_shared=is_shared
+            user=user,
+            host=host,
+            agent_info=agent_info,
+            timeout=timeout,
+            type=type,
+            key=key,
+            is_shared=is_shared,
+            statement=statement,
         )
         if key is None:
             return self._open([new] * min(count, int(self._settings["hive.txn.max.open.batch"])))
@@ -137,6 +147,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
         is_shared: bool = False,
+        statement: str | None = None,
     ) -> NewTransaction:
         """Return the values of a new transaction, for example for :meth:`open_together`. No transaction is opened.
 
@@ -155,6 +166,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             agent_info=None if agent_info is None else shortened(agent_info, _AGENT_INFO_LENGTH),
             key=key,
             is_shared=is_shared,
+            statement=statement,
         )
 
     def open_together(self, new: Sequence[NewTransaction]) -> list[int]:
@@ -384,6 +396,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
                 host=stored.host,
                 agent_info=stored.agent_info,
                 key=None,
+                statement=stored.statement,
             )
             opened[:] = open_transactions(joined(connection), [new], self._clock(), None)
             (successor,) = opened

@@ -58,6 +58,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
     "agent_info": bindparam("agent_info", type_=String),
     "key": bindparam("key", type_=String),
     "snapshot": bindparam("snapshot", type_=String),
+    "statement": bindparam("statement", type_=String),
 }
 
 
@@ -76,7 +77,10 @@ _INSERT_COMMITTED = _inserting({**_VALUES, "state": literal_column("'c'"), "ende
 
 @dataclass(frozen=True, slots=True)
 class NewTransaction:
-    """The stored values of a new transaction. ``is_shared`` is true for a transaction of several statements."""
+    """The stored values of a new transaction. ``is_shared`` is true for a transaction of several statements.
+
+    ``statement`` is a document about the statement that opens the transaction, or None.
+    """
 
     type: TxnType
     timeout_s: int
@@ -85,6 +89,7 @@ class NewTransaction:
     agent_info: str | None
     key: str | None
     is_shared: bool = False
+    statement: str | None = None
 
     def row(self, now_ms: int, before_last: int = 0) -> dict[str, Value]:
         """Return the parameters of the INSERT. The transaction gets the last allocated id minus ``before_last``."""
@@ -98,6 +103,7 @@ class NewTransaction:
             "agent_info": self.agent_info,
             "key": self.key,
             "snapshot": NOT_TAKEN if self.is_shared else None,
+            "statement": self.statement,
         }
 
 

@@ -18,7 +18,7 @@ from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Call, joined
 from airflow_hivex.core.transactions import allocation, opening
-from airflow_hivex.core.transactions.commit_and_abort import Committer
+from airflow_hivex.core.transactions.commit_and_abort import Committer, Companion
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.opening import NewTransaction, open_transactions
 
@@ -81,11 +81,13 @@ def commit_at_once(
     *,
     user: str,
     agent_info: str | None,
+    also: Companion | None = None,
 ) -> int | None:
     """Commit ``changes`` in a new transaction, and return its id, or None if a lock would have to wait.
 
-    ``checks`` are the calls of :func:`grants.checks_at_once`. If the result is None, nothing is changed. Two round
-    trips in addition to the round trips of ``changes``.
+    ``checks`` are the calls of :func:`grants.checks_at_once`. The calls of ``also`` are sent along, after the
+    transaction's row. If the result is None, nothing is changed. Two round trips in addition to the round trips of
+    ``changes``.
 
     Raises:
         OutcomeUnknownError: the connection was lost during the commit, and the outcome could not be read.
@@ -103,6 +105,7 @@ def commit_at_once(
         calls = [*opening.committed(new, now_ms), *checks, *recorded]
         if recorded:
             calls.append(notification_log.announcing(now_ms))
+        calls += () if also is None else also(now_ms)
         answers = exchange.send(*calls)
         if not all(answers[3 : 2 + len(checks)]):
             raise _LocksInTheWayError

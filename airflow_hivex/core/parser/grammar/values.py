@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidParametersError
 from airflow_hivex.core.model.compaction import CompactionState, CompactionType
+from airflow_hivex.core.model.ended_statements import StatementOutcome
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
@@ -430,6 +431,7 @@ KINDS: Mapping[str, ValueKind] = {
     "copied_format": ValueKind(", ".join(map(str.upper, COPIED_FORMATS)), _copied_format),
     "copied_query": ValueKind("'(' and a query", read_copied_query),
     "database": ValueKind("the name of a database", Cursor.database_name),
+    "dag_id": _string("the id of a DAG, a string"),
     "default": ValueKind("a default value", read_default),
     "definition": ValueKind("a query", read_definition),
     "described_column": ValueKind("the name of a column", _described_column),
@@ -480,6 +482,7 @@ KINDS: Mapping[str, ValueKind] = {
     "resources": ValueKind("JAR, FILE or ARCHIVE", read_resources),
     "row_count": ValueKind("a number of rows", _count("a number of rows", "that is not a valid number of rows")),
     "rows": ValueKind("a row", read_rows),
+    "run_id": _string("the id of a DAG run, a string"),
     "script": ValueKind("a statement", _script),
     "separator": _string("a separator"),
     "serde_class": ValueKind("the class of a SerDe", read_serde),
@@ -491,12 +494,17 @@ KINDS: Mapping[str, ValueKind] = {
     "sort_columns": ValueKind("a column", _sort_columns),
     "specification": ValueKind("'('", read_partition_predicate),
     "specifications": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, read_partition_predicate)),
+    "statement_order": ValueKind(
+        "a column of SHOW STATEMENTS", lambda cursor: _ordered(cursor, "a column of SHOW STATEMENTS")
+    ),
+    "statement_status": _named("a status such as 'failed'", StatementOutcome.read),
     "statement_text": ValueKind("a statement", read_statement_text),
     "static_partitions": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, read_static_partition)),
     "stored_as": ValueKind("a format", _stored_as),
     "table": ValueKind("the name of a table", Cursor.table_name),
     "table_columns": ValueKind("'('", read_columns_of_table),
     "table_with_alias": ValueKind("the name of a table", ChangedTable.read),
+    "task_id": _string("the id of a task, a string"),
     "text": ValueKind("a value", read_any_text),
     "text_of_null": _string("the text that stands for NULL"),
     "texts": ValueKind("'('", _texts),
@@ -504,6 +512,7 @@ KINDS: Mapping[str, ValueKind] = {
     "transaction_ids": ValueKind("the id of a transaction", lambda cursor: read_ids(cursor, "a transaction")),
     "type": ValueKind("a type", read_type),
     "user": ValueKind("the name of a user", lambda cursor: cursor.identifier("the name of a user")),
+    "user_name": _string("the name of a user, a string"),
     "vacuumed_table": ValueKind(
         "a table; `hivex compaction clean` deletes the needless files of all tables", Cursor.table_name
     ),

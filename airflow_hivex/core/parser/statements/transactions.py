@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from airflow_hivex.core.model.ended_statements import StatementOutcome
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.parser.statements.base import Named, ObjectKind, RefusedPart, Role, Statement
@@ -75,6 +76,28 @@ class ShowTransactions(Statement):
 
     KIND = "SHOW TRANSACTIONS"
     SYNTAX = ("SHOW TRANSACTIONS",)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStatements(Statement):
+    """The history of ended statements, the newest first. ``order_by`` has pairs (column, is ascending)."""
+
+    KIND = "SHOW STATEMENTS"
+    SYNTAX = (
+        "SHOW STATEMENTS [{FROM | IN} <database>] [LIKE <pattern>] "
+        "[DAG <dag_id> & TASK <task_id> & RUN <run_id> & USER <user user_name> & STATUS <outcome statement_status> "
+        "& ORDER BY <order_by statement_order> & LIMIT <limit row_count>]",
+    )
+
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE)] = None
+    pattern: str | None = None
+    dag_id: str | None = None
+    task_id: str | None = None
+    run_id: str | None = None
+    user: str | None = None
+    outcome: StatementOutcome | None = None
+    order_by: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from airflow_hivex.core.store.schema.namespaces import (
     namespace_moves,
     quotas,
 )
+from airflow_hivex.core.store.schema.statements import ended_statements
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
     former_write_ids,
@@ -70,6 +71,7 @@ __all__ = [
     "databases",
     "directories",
     "directory_copies",
+    "ended_statements",
     "former_write_ids",
     "functions",
     "kept_snapshots",

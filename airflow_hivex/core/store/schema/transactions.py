@@ -38,6 +38,7 @@ txns = Table(
     Column("key", String(1024)),
     Column("statements", Integer, nullable=False, server_default="0"),
     Column("snapshot", Text),
+    Column("statement", Text),
     Index(
         "uq_txns_key",
         "key",
@@ -64,7 +65,8 @@ txns = Table(
 ``min_open_id`` is the lowest id of the transactions that were open when this transaction began (Hive's
 MIN_HISTORY_LEVEL). ``key`` is the owner's name for the transaction: a call with the key of an existing transaction gets
 this transaction. In a transaction of several statements, ``statements`` is the number of allocated statement ids.
-``snapshot`` is the ValidTxnList that the statements share, or an empty text before the first read.
+``snapshot`` is the ValidTxnList that the statements share, or an empty text before the first read. ``statement`` is a
+document about the statement that has opened the transaction, for the history of statements.
 """
 
 pending_writes = Table(

@@ -40,6 +40,7 @@ from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.store.schema.base import partition_to_column
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.beginning import Begun, begin
+from airflow_hivex.core.transactions.commit_and_abort import Companion
 from airflow_hivex.core.transactions.locks.grants import LockRequest, are_simple, checks_at_once, grant_at_once
 from airflow_hivex.core.transactions.locks.queue import blocker_of
 from airflow_hivex.core.transactions.locks.requests import check_components, check_request, note_components
@@ -170,6 +171,7 @@ class LockManager:
         agent_info: str | None = None,
         timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
+        statement: str | None = None,
     ) -> Begun:
         """Open a transaction, if possible with locks on all ``components`` and write ids, and return it.
 
@@ -184,7 +186,9 @@ class LockManager:
             StoreUnavailableError: no transaction was opened.
         """
         wanted = check_components(components, has_txn=True)
-        new = self._transactions.described(user=user, agent_info=agent_info, timeout=timeout, type=type)
+        new = self._transactions.described(
+            user=user, agent_info=agent_info, timeout=timeout, type=type, statement=statement
+        )
         request = LockRequest(wanted, None, new.user, new.host, new.agent_info)
         services = (self._store, self._transactions, self._clock, self._matrix)
         found = begin(*services, new, request, write_ids_of, also, begun)
@@ -236,11 +240,13 @@ class LockManager:
         *,
         user: str = "",
         agent_info: str | None = None,
+        also: Companion | None = None,
     ) -> int | None:
         """Commit ``changes`` without locks, and return the id of the transaction, or None if a lock would have to wait.
 
         The changes are committed if locks on ``components`` could be granted at once. Otherwise the changes are rolled
-        back, and the result is None. The caller must then open a transaction and call :meth:`acquire`.
+        back, and the result is None. The caller must then open a transaction and call :meth:`acquire`. The calls of
+        ``also`` are sent along with the commit.
 
         Raises:
             StoreUnavailableError: nothing was applied. If the connection is lost, the outcome is looked up first.
@@ -249,7 +255,7 @@ class LockManager:
             return None
         checks = checks_at_once(self._matrix, list(dict.fromkeys(components)))
         return commit_at_once(
-            self._store, self._transactions, self._clock, changes, checks, user=user, agent_info=agent_info
+            self._store, self._transactions, self._clock, changes, checks, user=user, agent_info=agent_info, also=also
         )
 
     def check(self, lock_id: int) -> LockResponse:

@@ -143,6 +143,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.Rollback: {"ROLLBACK": ""},
     kinds.AbortTransactions: {"ABORT TRANSACTIONS 1 2": ""},
     kinds.ShowTransactions: {"SHOW TRANSACTIONS": ""},
+    kinds.ShowStatements: {"SHOW STATEMENTS": "", "SHOW STATEMENTS IN d LIKE 't*' DAG 'g'": "describe d"},
     kinds.ShowLocks: {"SHOW LOCKS t": "describe t", "SHOW LOCKS DATABASE d": "describe d"},
     kinds.Compact: {"ALTER TABLE t COMPACT 'major'": "alter t", "OPTIMIZE d.t PARTITION (ds = 1)": "alter d.t"},
     kinds.Vacuum: {"VACUUM d.t": "alter d.t"},

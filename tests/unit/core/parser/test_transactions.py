@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core.errors import InvalidParametersError, StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.ended_statements import StatementOutcome
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import (
     AbortTransactions,
@@ -12,6 +13,7 @@ from airflow_hivex.core.parser.statements import (
     Literal,
     Rollback,
     ShowLocks,
+    ShowStatements,
     ShowTransactions,
     StartTransaction,
     Statement,
@@ -42,6 +44,21 @@ HIGHEST_ID = 2**63 - 1
         ("ROLLBACK WORK", Rollback()),
         ("ROLLBACK TRANSACTION", Rollback()),
         ("SHOW TRANSACTIONS", ShowTransactions()),
+        ("SHOW STATEMENTS", ShowStatements()),
+        ("SHOW STATEMENTS FROM db LIKE 't*'", ShowStatements(database="db", pattern="t*")),
+        (
+            "SHOW STATEMENTS IN db STATUS 'rolled back' DAG 'd' TASK 't' RUN 'r' USER 'u' ORDER BY wait_s DESC LIMIT 5",
+            ShowStatements(
+                database="db",
+                dag_id="d",
+                task_id="t",
+                run_id="r",
+                user="u",
+                outcome=StatementOutcome.ROLLED_BACK,
+                order_by=(("wait_s", False),),
+                limit=5,
+            ),
+        ),
         ("SHOW LOCKS", ShowLocks()),
         ("SHOW LOCKS EXTENDED", ShowLocks(extended=True)),
         ("SHOW LOCKS t", ShowLocks(table=T)),
@@ -117,6 +134,7 @@ def test_id_of_a_transaction_may_be_a_parameter() -> None:
         ("COMMIT AND CHAIN", 8, "the end of the statement"),
         ("ROLLBACK t", 10, "the end of the statement"),
         ("SHOW TRANSACTIONS t", 19, "the end of the statement"),
+        ("SHOW STATEMENTS STATUS 'late'", 24, "it is one of 'succeeded', 'open'"),
         ("SHOW LOCKS DATABASE", 12, "the name of a database is missing"),
         ("SHOW LOCKS t PARTITION (ds)", 24, "ds needs a value"),
         ("SHOW LOCKS t PARTITION (ds = 1, ds = 2)", 33, "named twice"),

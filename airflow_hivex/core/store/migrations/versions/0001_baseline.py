@@ -320,6 +320,7 @@ def upgrade() -> None:
         sa.Column("key", sa.String(length=1024), nullable=True),
         sa.Column("statements", sa.Integer(), server_default="0", nullable=False),
         sa.Column("snapshot", sa.Text(), nullable=True),
+        sa.Column("statement", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_txns")),
     )
     op.create_index(
@@ -345,6 +346,45 @@ def upgrade() -> None:
         unique=True,
         sqlite_where=sa.text("key IS NOT NULL"),
         postgresql_where=sa.text("key IS NOT NULL"),
+    )
+    op.create_table(
+        "ended_statements",
+        sa.Column("id", _ID, nullable=False),
+        sa.Column("started_ms", sa.BigInteger(), nullable=False),
+        sa.Column("ended_ms", sa.BigInteger(), nullable=False),
+        sa.Column("outcome", sa.String(length=1), nullable=False),
+        sa.Column("kind", sa.String(length=64), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("database", sa.String(length=128), nullable=False),
+        sa.Column("tables", sa.Text(), nullable=False),
+        sa.Column("user", sa.String(length=128), nullable=False),
+        sa.Column("host", sa.String(length=255), nullable=False),
+        sa.Column("agent_info", sa.Text(), nullable=True),
+        sa.Column("dag_id", sa.String(length=250), nullable=True),
+        sa.Column("task_id", sa.String(length=250), nullable=True),
+        sa.Column("run_id", sa.String(length=250), nullable=True),
+        sa.Column("map_index", sa.Integer(), nullable=True),
+        sa.Column("try_number", sa.Integer(), nullable=True),
+        sa.Column("txn_id", sa.BigInteger(), nullable=True),
+        sa.Column("cluster", sa.String(length=128), nullable=True),
+        sa.Column("route", sa.Text(), nullable=True),
+        sa.Column("rows_written", sa.BigInteger(), nullable=True),
+        sa.Column("rows_deleted", sa.BigInteger(), nullable=True),
+        sa.Column("wait_ms", sa.BigInteger(), nullable=False),
+        sa.Column("steps", sa.JSON(), nullable=False),
+        sa.Column("error_code", sa.String(length=64), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ended_statements")),
+    )
+    op.create_index(op.f("ix_ended_statements_ended_ms"), "ended_statements", ["ended_ms"], unique=False)
+    op.create_index(op.f("ix_ended_statements_txn_id"), "ended_statements", ["txn_id"], unique=False)
+    op.create_index(
+        "ix_ended_statements_open",
+        "ended_statements",
+        ["txn_id"],
+        unique=False,
+        sqlite_where=sa.text("outcome = 'o'"),
+        postgresql_where=sa.text("outcome = 'o'"),
     )
     op.create_table(
         "functions",
