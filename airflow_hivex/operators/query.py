@@ -137,15 +137,14 @@ class HivexQueryOperator(WritingOperator):
 
     :param sql: a script, a list of scripts, or the path of a ``.sql`` or ``.hql`` file (templated)
     :param parameters: values of the ``:name`` markers, which never become a part of the SQL text (templated)
-    :param cluster: the cluster that runs all statements, as USE CLUSTER does; None: the router chooses (templated)
+    :param cluster: the cluster that runs all statements; None: the router chooses (templated)
     :param database: the current database; None for the database of the connection (templated)
     :param transaction: the group whose transaction the statements join, or the id of an open transaction. A retry first
         discards the writes of the previous try (templated)
     :param conflict_retries: the most retries, after a pause, of a statement that a write conflict or deadlock has
         aborted. A transaction of several statements is not retried
     :param max_rows: the most returned rows; by default all of them with a ``handler`` or an ``output_path``
-    :param handler: a function that takes a cursor over the rows of the last statement, and returns the result of the
-        task
+    :param handler: a function from a cursor over the last rows to the result of the task
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
     :param output_table: a table that gets the rows, without the worker. A missing table is created (templated)

@@ -90,8 +90,7 @@ class HivexCompactionThresholdSensor(HivexObjectSensor):
     :param partition: ``key=value/...``; None for the table, or for any partition of the table (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: whether to wait in the triggerer
-    :param check_existence: whether to fail without a retry, instead of waiting, if the table or partition does not
-        exist
+    :param check_existence: whether to fail without a retry, instead of waiting, if the object does not exist
     """
 
     template_fields: Sequence[str] = ("table", "partition", "hivex_conn_id")

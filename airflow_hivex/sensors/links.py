@@ -25,7 +25,7 @@ class HivexLinkedPartitionSensor(HivexObjectSensor):
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: whether to wait in the triggerer
-    :param check_existence: whether to fail without a retry, instead of waiting, if the link does not exist
+    :param check_existence: whether to fail without a retry, instead of waiting, if the object does not exist
     """
 
     template_fields: Sequence[str] = ("link", "partitions", "namespace", "hivex_conn_id")

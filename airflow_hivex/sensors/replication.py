@@ -32,7 +32,7 @@ class HivexReplicaFreshnessSensor(HivexObjectSensor):
     :param max_lag_commits: the largest number of commits that the copy of a partition lacks (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: whether to wait in the triggerer
-    :param check_existence: whether to fail without a retry, instead of waiting, if the table does not exist
+    :param check_existence: whether to fail without a retry, instead of waiting, if the object does not exist
     """
 
     template_fields: Sequence[str] = (

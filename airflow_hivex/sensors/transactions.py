@@ -195,7 +195,7 @@ class HivexTableCommitSensor(HivexObjectSensor):
     :param after_write_id: wait for a commit with a higher write id than this (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: whether to wait in the triggerer
-    :param check_existence: whether to fail without a retry, instead of waiting, if the table does not exist
+    :param check_existence: whether to fail without a retry, instead of waiting, if the object does not exist
     """
 
     template_fields: Sequence[str] = ("table", "partition", "after_write_id", "hivex_conn_id")
