@@ -31,7 +31,7 @@ class OperationalError(DatabaseError):
 
 
 class IntegrityError(DatabaseError):
-    """A foreign key is violated. The warehouse never raises it; PEP 249 requires the class."""
+    """A row violates a constraint of its table that is enforced: NOT NULL or CHECK."""
 
 
 class InternalError(DatabaseError):

@@ -9,7 +9,10 @@ from airflow_hivex.core.errors.root import HivexError
 
 
 class SqlError(HivexError, pep249.ProgrammingError):
-    """A statement cannot be run as written."""
+    """A statement cannot be run as written.
+
+    A subclass with another class of PEP 249 names it first, since SQLAlchemy takes the first one that it finds.
+    """
 
 
 class StatementSyntaxError(SqlError):
@@ -27,11 +30,11 @@ class StatementSyntaxError(SqlError):
         return f"Line {self.line}, column {self.column}: {self.reason}.{pointer}"
 
 
-class UnsupportedStatementError(StatementSyntaxError, pep249.NotSupportedError):
+class UnsupportedStatementError(pep249.NotSupportedError, StatementSyntaxError):
     """The statement is SQL that is recognised, but that this warehouse does not run."""
 
 
-class MergeCardinalityError(SqlError, pep249.DataError):
+class MergeCardinalityError(pep249.DataError, SqlError):
     """Several rows of a MERGE's source match one row of its target. Source: Hive, MERGE_CARDINALITY_VIOLATION."""
 
     sentence = (
@@ -42,7 +45,7 @@ class MergeCardinalityError(SqlError, pep249.DataError):
     count: int
 
 
-class ConstraintViolationError(SqlError, pep249.DataError):
+class ConstraintViolationError(pep249.IntegrityError, SqlError):
     """A written row violates a constraint of its table. ``sample`` has some values of the row."""
 
     table: str
@@ -57,7 +60,7 @@ class ConstraintViolationError(SqlError, pep249.DataError):
         )
 
 
-class ReplaceConditionError(SqlError, pep249.DataError):
+class ReplaceConditionError(pep249.DataError, SqlError):
     """A row to insert does not satisfy the condition of REPLACE WHERE. ``sample`` has some values of the row."""
 
     table: str
@@ -72,7 +75,7 @@ class ReplaceConditionError(SqlError, pep249.DataError):
         )
 
 
-class ColumnCountMismatchError(SqlError, pep249.DataError):
+class ColumnCountMismatchError(pep249.DataError, SqlError):
     """An INSERT has more or fewer values than the table has columns."""
 
     code = "COLUMN_COUNT"
@@ -86,7 +89,7 @@ class ColumnCountMismatchError(SqlError, pep249.DataError):
         return f"INSERT into {self.table}: the number of columns must be {self.expected}{names}, not {self.actual}."
 
 
-class TypeMismatchError(SqlError, pep249.DataError):
+class TypeMismatchError(pep249.DataError, SqlError):
     """A value does not fit the type of its column."""
 
     sentence = "Column {column} of {table} has type {type}; {text} cannot be stored in it without an explicit CAST."
