@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import time
 from itertools import pairwise
+from typing import Any
 
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.parser.lexer.tokens import Kind, Token, tokenize
@@ -69,6 +70,26 @@ def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str
     row_text, width = text[start:end], max(1, len(sets[0]))
     size = max(1, MOST_VALUES // width)
     return [_joined(text[:start], row_text, text[end:], sets[at : at + size]) for at in range(0, len(sets), size)]
+
+
+def rows_of_sets(sets: Sequence[Parameters], names: Sequence[str], markers: Sequence[str]) -> list[Any]:
+    """Return a row of values for each set of parameters, in the order of the ``markers`` of the row.
+
+    ``names`` are the markers of the first set, as :func:`bind` returns them.
+
+    Raises:
+        InvalidParametersError: a set has other markers than the first one.
+    """
+    is_named = isinstance(sets[0], Mapping)
+    keys: list[Any] = list(markers) if is_named else [names.index(marker) for marker in markers]
+    rows = []
+    for number, each in enumerate(sets, 1):
+        if isinstance(each, Mapping) != is_named or len(each) != len(names) or (is_named and set(each) != set(names)):
+            raise InvalidParametersError(
+                f"Set {number} of the parameters has other markers than the first one, which has {', '.join(names)}."
+            )
+        rows.append([plain(each[key]) for key in keys])
+    return rows
 
 
 def plain(value: object) -> object:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_hivex.core.dbapi.binding import Parameters, bind, rows_of_sets
 from airflow_hivex.core.dbapi.cursor import Cursor
 from airflow_hivex.core.errors import ClosedError, InvalidOperationError, pep249
 from airflow_hivex.core.parser import statements as kinds
 
 if TYPE_CHECKING:
     from airflow_hivex.core.session import Result, Session
+
+MOST_LOADED = 200_000
+"""The largest number of values that :meth:`Connection.load` writes at once. More of them become several files."""
 
 _WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate, kinds.RestoreTable)
 _ALONE = (
@@ -174,6 +178,36 @@ class Connection:
         if not self._autocommit and self._session.txn_id is None:
             self._begin()
         return self._session.insert_rows(table, rows)
+
+    def load(self, text: str, sets: Sequence[Parameters]) -> list[Result] | None:
+        """Insert one row for each set of parameters, as ``insert_rows`` does, in one transaction.
+
+        The statement must be an ``INSERT INTO ... VALUES`` of one row of markers. For any other statement the result is
+        None, and nothing is inserted.
+
+        Raises:
+            InvalidParametersError: a set has other markers than the first one.
+        """
+        self.check_open()
+        bound, values = bind(text, sets[0]) if sets else (text, None)
+        statement = self._session.read(bound, values) if values else None
+        if not isinstance(statement, kinds.Insert) or (markers := statement.row_of_markers) is None:
+            return None
+        rows = rows_of_sets(sets, list(values or ()), markers)
+        if statement.columns is not None:
+            rows = [dict(zip(statement.columns, row, strict=True)) for row in rows]
+        size = max(1, MOST_LOADED // len(markers))
+        parts = [rows[at : at + size] for at in range(0, len(rows), size)]
+        if len(parts) == 1 or not self._autocommit or self._session.txn_id is not None:
+            return [self.insert_rows(str(statement.target), part) for part in parts]
+        self._begin()
+        try:
+            results = [self._session.insert_rows(str(statement.target), part) for part in parts]
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+        return results
 
     def end_script(self) -> None:
         """Commit at the end of a script, unless START TRANSACTION has begun the open transaction.

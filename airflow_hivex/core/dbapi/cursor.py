@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self
@@ -96,8 +96,10 @@ class ResultRows:
         """Do nothing, as PEP 249 allows."""
 
     def close(self) -> None:
-        """Close the cursor. Its connection and transaction stay open."""
+        """Close the cursor. Its connection and transaction stay open. The cursor keeps its ``rowcount``."""
+        rowcount = self._rowcount
         self._forget()
+        self._rowcount = rowcount
         self._is_closed = True
 
     def _next(self, count: int | None) -> list[Row]:
@@ -155,16 +157,20 @@ class Cursor(ResultRows):
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
         """Execute a statement with each set of parameters. A statement that returns rows is refused.
 
-        Many sets of an ``INSERT INTO ... VALUES`` are executed as one statement, so that few files are written.
+        Many sets of an ``INSERT INTO ... VALUES`` are executed as one statement, so that few files are written. If its
+        row has markers only, this process writes the rows without Spark where the table allows it.
         """
         self._check_open()
         self._forget()
         written = 0
-        for text, values in join_rows(operation, list(seq_of_parameters)):
-            result = self.connection.run(text, values, None)
+        sets = list(seq_of_parameters)
+        results: Iterable[Result] | None = self.connection.load(operation, sets)
+        if results is None:
+            results = (self.connection.run(text, values, None) for text, values in join_rows(operation, sets))
+        for result in results:
             if result.columns:
                 raise InvalidParametersError("executemany() takes no query; execute() returns rows.")
-            self._keep(text, result)
+            self._keep(operation, result)
             written += max(self._rowcount, 0)
         self._statement = operation
         self._rowcount = written

@@ -134,6 +134,19 @@ class Insert(QueryStatement):
     evolves: bool = False
 
     @property
+    def row_of_markers(self) -> tuple[str, ...] | None:
+        """Return the names of the markers if the statement inserts one row that has only ``:name`` markers, or None.
+
+        The result is also None for a statement that does more than to insert the row, such as one with PARTITION.
+        """
+        values = self.query.values
+        does_more = self.overwrite or self.partition or self.if_not_exists or self.evolves or self.target.namespace
+        if does_more or self.by_name or self.rows is None or len(self.rows) != 1 or values is None:
+            return None
+        texts = [self.query.text[cell.start : cell.end] for cell in values.cells[0]]
+        return tuple(text[1:] for text in texts) if all(text.startswith(":") for text in texts) else None
+
+    @property
     def kind(self) -> str:
         """Return INSERT or INSERT OVERWRITE."""
         return "INSERT OVERWRITE" if self.overwrite else "INSERT"
