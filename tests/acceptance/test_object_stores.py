@@ -1,7 +1,4 @@
-"""A cluster whose files lie in an object store: all that needs no Spark, through a server of S3.
-
-What Spark needs to read there, Hadoop's connector, is in no package that the tests could install.
-"""
+"""A cluster whose files lie in an object store: all that needs no Spark, through a server of S3."""
 
 from __future__ import annotations
 
@@ -89,6 +86,23 @@ def test_what_is_rolled_back_truncated_or_dropped_goes(metastore: Metastore, fil
         assert list(metastore.doctor.examine()) == []
         session.sql("DROP TABLE t")
     assert files.list_entries("default.db") == []
+
+
+@pytest.mark.spark
+def test_tasks_of_a_copy_job_have_the_keys_of_the_client(metastore: Metastore) -> None:
+    with metastore.session() as session:
+        session.sql("USE CLUSTER disk")
+        session.sql("CREATE TABLE t (id int)")
+        session.sql("INSERT INTO t VALUES (1)")
+        metastore.replicator.replicate("default.t", "cloud", copy_cluster="disk")
+        metastore.primaries.change("default.t", "cloud")
+        session.sql("USE CLUSTER")
+        session.sql("INSERT INTO t VALUES (2)")
+        metastore.replicator.replicate("default.t", "disk", copy_cluster="disk")
+        session.sql("USE CLUSTER cloud")
+        assert sorted(session.to_arrow("t")["id"].to_pylist()) == [1, 2]
+        session.sql("USE CLUSTER disk")
+        assert session.sql("SELECT sum(id) FROM t").rows == [(3,)]
 
 
 def test_a_copy_from_a_disk_is_compared_and_registered(

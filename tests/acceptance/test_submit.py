@@ -31,6 +31,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.runners import driver_process
 from tests.acceptance.each_statement import as_set, in_a_charset_of_java, results
+from tests.object_store import ObjectStore
 from tests.ports import free_port
 from tests.standalone_clusters import StandaloneCluster
 
@@ -276,18 +277,26 @@ def read(url: str) -> str:
 
 
 def test_secrets_are_in_no_argument_log_or_page_of_spark(
-    cluster: StandaloneCluster, sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cluster: StandaloneCluster,
+    sqlite_url: str,
+    object_store: ObjectStore,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Neither a setting of Spark, nor the key of S3 that Spark gets from the options of the client."""
     port = free_port()
+    bucket = object_store.create_bucket()
     secrets = {
-        "spark.hadoop.fs.s3a.secret.key": SECRET,
+        "spark.hadoop.fs.azure.account.key": SECRET,
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
         "spark.log.level": "INFO",
     }
     caplog.set_level(logging.DEBUG)
     driver_process.close_all()
-    clusters = {"remote": cluster.properties(tmp_path / "remote", **secrets)}
+    options = {**object_store.options, "secret": SECRET}
+    store = {"filesystem": f"s3://{bucket}", "storage_options": options}
+    clusters = {"remote": {**cluster.properties(tmp_path / "remote", **secrets), **store}}
     with Metastore.open(sqlite_url, clusters=clusters) as metastore, metastore.session() as session:
         assert session.sql("SELECT count(*) FROM range(10)").rows == [(10,)]
         (driver,) = drivers()
@@ -301,7 +310,9 @@ def test_secrets_are_in_no_argument_log_or_page_of_spark(
         pages = f"http://127.0.0.1:{port}/api/v1/applications"
         (application,) = json.loads(read(pages))
         text = read(f"{pages}/{application['id']}/environment")
-        assert "fs.s3a.secret.key" in text
+        assert f"fs.s3a.bucket.{bucket}.secret.key" in text
+        text += read(f"http://127.0.0.1:{port}/SQL/execution/?id=0")
+        assert f"<td>fs.s3a.bucket.{bucket}.secret.key</td>" in text
         assert SECRET not in text
     driver_process.close_all()
     assert application["id"] in caplog.text

@@ -15,7 +15,7 @@ from airflow_hivex.core.errors import (
     UnknownClusterError,
 )
 from airflow_hivex.core.errors.secrets import hide_in_uri
-from airflow_hivex.core.files.object_stores import is_object_store
+from airflow_hivex.core.files.object_stores import is_object_store, spark_settings
 from airflow_hivex.core.model.clusters import ANSWER_TIMEOUT_S, Cluster
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 
@@ -160,16 +160,12 @@ def _cluster(name: object, properties: object, answer_timeout_s: int) -> Cluster
     filesystem = texts["filesystem"].strip()
     if is_object_store(filesystem) and hide_in_uri(filesystem) != filesystem:
         # pyarrow would refuse the URI, and show it.
-        reason = "filesystem has keys of S3; storage_options have those of this process, and spark_conf those of Spark"
+        reason = "filesystem has keys of S3; they belong to storage_options"
         raise InvalidClusterPropertiesError(reason, name)
-    return Cluster(
-        name,
-        filesystem,
-        texts["jobtracker"].strip(),
-        {key: _conf_text(name, key, value) for key, value in _options(name, properties, "spark_conf").items()},
-        _options(name, properties, "storage_options"),
-        answer_timeout_s,
-    )
+    conf = {key: _conf_text(name, key, value) for key, value in _options(name, properties, "spark_conf").items()}
+    options = _options(name, properties, "storage_options")
+    conf = {**spark_settings(filesystem, options, conf), **conf}
+    return Cluster(name, filesystem, texts["jobtracker"].strip(), conf, options, answer_timeout_s)
 
 
 def _options(name: str, properties: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -38,11 +38,63 @@ _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
 _OF_OTHERS = "us-east-1"
 """The region of stores other than Amazon's, so that pyarrow does not look up a region."""
 _ATTEMPTS = 3
+_FOR_SPARK = {
+    "access_key": "access.key",
+    "secret_key": "secret.key",
+    "session_token": "session.token",
+    "role_arn": "assumed.role.arn",
+    "session_name": "assumed.role.session.name",
+    "region": "endpoint.region",
+}
+"""A dict from names of options in pyarrow to their names in Hadoop's connector, below the prefix of a bucket."""
+_S3A = "org.apache.hadoop.fs.s3a"
+_PROVIDERS = {
+    "role_arn": f"{_S3A}.auth.AssumedRoleCredentialProvider",
+    "anonymous": f"{_S3A}.AnonymousAWSCredentialsProvider",
+    "session_token": f"{_S3A}.TemporaryAWSCredentialsProvider",
+    "access_key": f"{_S3A}.SimpleAWSCredentialsProvider",
+}
+"""The connector's class for the first of these options that a cluster has."""
+_PROVIDER = "aws.credentials.provider"
 
 
 def is_object_store(filesystem: str) -> bool:
     """Return whether a URI names a file system in S3."""
     return filesystem.partition(":")[0].lower() in SCHEMES
+
+
+def spark_settings(filesystem: str, options: Mapping[str, Any], spark_conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with which Hadoop's connector reads and writes the files of a root in S3.
+
+    They come from the options of the root, and hold for its bucket alone. If ``spark_conf`` says where the store is, or
+    how its users are known, it says all of that. Without options the result is empty: Spark's own settings hold.
+    """
+    known = _known(options)
+    scheme, _, rest = filesystem.partition("://")
+    if not known or not is_object_store(filesystem):
+        return {}
+    bucket = f"spark.hadoop.fs.s3a.bucket.{rest.partition('/')[0]}."
+    given = {name.removeprefix(bucket).removeprefix("spark.hadoop.fs.s3a.") for name in spark_conf}
+    found = {}
+    if not given & {"access.key", "secret.key", "session.token", _PROVIDER}:
+        keys = ("access_key", "secret_key", "session_token", "role_arn", "session_name")
+        found = {_FOR_SPARK[name]: str(known[name]) for name in keys if name in known}
+        provider = next((value for name, value in _PROVIDERS.items() if known.get(name)), None)
+        found |= {} if provider is None else {_PROVIDER: provider}
+    if not given & {"endpoint", "endpoint.region"}:
+        endpoint = known.get("endpoint_url")
+        region = known.get("region") or (_OF_OTHERS if endpoint else None)
+        found |= {} if region is None else {_FOR_SPARK["region"]: str(region)}
+        found |= {} if endpoint is None else {"endpoint": str(endpoint), "path.style.access": "true"}
+    settings = {f"{bucket}{name}": value for name, value in found.items() if name not in given}
+    if settings and scheme.lower() != "s3a":
+        settings[f"spark.hadoop.fs.{scheme.lower()}.impl"] = f"{_S3A}.S3AFileSystem"
+    return settings
+
+
+def _known(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value, with pyarrow's names."""
+    return {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
 
 
 def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
@@ -71,8 +123,7 @@ def endpoint_of(options: Mapping[str, Any]) -> str:
 def _opened(filesystem: str, described: str) -> Any:
     from pyarrow import fs
 
-    options: dict[str, Any] = json.loads(described)
-    known = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    known = _known(json.loads(described))
     unknown = [name for name in known if name not in _TAKEN]
     if unknown:
         allowed = ", ".join((*_TAKEN, *_NAMES))

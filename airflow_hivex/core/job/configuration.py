@@ -7,7 +7,11 @@ A setting of ``spark.sql`` is one of three kinds:
 - *of meaning*: all other settings, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``:
   the cluster's ``spark_conf`` is used, else Spark's default.
 
-In a user's own Spark session, jobs change settings while they run, and restore them afterwards.
+A setting ``spark.hadoop.<name>`` of a cluster is also set in the session, as ``<name>``: a Spark that has started for
+another cluster, and a Spark Connect server, read and write files with it.
+
+In a user's own Spark session, jobs change settings while they run, and restore them afterwards, except for those of
+Hadoop, with which a DataFrame reads its files when it is computed.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
 
 # The settings that a DataFrame needs when it is computed, perhaps long after it was made.
 _LASTING = (NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
+_SQL, _HADOOP = "spark.sql.", "spark.hadoop."
 
 _OF_SPEED = re.compile(
     r"spark\.sql\.(?:"
@@ -117,7 +122,9 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
 
     If Spark refuses a value, the earlier values are restored.
     """
-    found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
+    now = dict(spark.conf.getAll)
+    hadoop = {key.removeprefix(_HADOOP): value for key, value in conf.items() if key.startswith(_HADOOP)}
+    found = {key: value for key, value in now.items() if key.startswith(_SQL)}
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
     }
@@ -131,6 +138,7 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
     others = {key: value for key, value in wanted.items() if found.get(key) != value}
     # Other settings were fixed when the application started.
     changed = {key: others[key] for key in _modifiable(spark, others)}
+    changed |= {key: value for key, value in hadoop.items() if now.get(key) != value}
     before = {key: found.get(key) for key in changed}
     try:
         _set(spark, changed)
@@ -142,7 +150,7 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
 
 
 def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
-    _set(spark, {key: value for key, value in before.items() if key not in _LASTING})
+    _set(spark, {key: value for key, value in before.items() if key.startswith(_SQL) and key not in _LASTING})
 
 
 def _modifiable(spark: SparkSession, keys: Iterable[str]) -> list[str]:

@@ -12,7 +12,8 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -49,7 +50,9 @@ def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.T
     rate = None if copies.bytes_per_second is None else copies.bytes_per_second / tasks
     columns = [Column(*each) for each in zip(_RETURNED, _TYPES, strict=True)]
     returned = ", ".join(f"{column.name} {column.type}" for column in columns)
-    return JobResult(tuple(columns)), dealt.mapInArrow(_task(rate, root_checks.markers()), returned).toArrow()
+    opened = storage.opened_in("\n".join(uri for each in copies.files for uri in (each.source, each.target)))
+    task = _task(rate, root_checks.markers(), opened)
+    return JobResult(tuple(columns)), dealt.mapInArrow(task, returned).toArrow()
 
 
 def _as_table(copies: FileCopies) -> pa.Table:
@@ -67,12 +70,13 @@ def _as_table(copies: FileCopies) -> pa.Table:
 
 
 def _task(
-    rate: float | None, markers: Sequence[root_markers.Marker]
+    rate: float | None, markers: Sequence[root_markers.Marker], opened: Mapping[str, Any]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, which copies the files of its rows, at most ``rate`` bytes per second."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         root_markers.check(markers)
+        storage.use_opened(opened)
         copier = _Copier(rate)
         for batch in batches:
             rows = batch.to_pylist()

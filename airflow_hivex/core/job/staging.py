@@ -114,6 +114,10 @@ class Staging:
         writer = data_files.writer(rows, self._format, self._options, self._columns, parted_by)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
+        if self.place.copies_to_rename:
+            # Tasks put files into the directory themselves, without a second copy by the driver. A task that fails
+            # meanwhile may leave files, which the count of the rows finds.
+            writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
         if self._format == "orc":
             # Other programs may have an older reader, as Hive has.
             row_layout = layout.HIVE if self._is_external else self._layout

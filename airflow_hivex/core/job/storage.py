@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -43,6 +43,11 @@ class Place:
     def is_own_disk(self) -> bool:
         """Return whether the place is on a disk that only this host writes to."""
         return isinstance(self.filesystem, pafs.LocalFileSystem) and is_own_disk(self.path)
+
+    @property
+    def copies_to_rename(self) -> bool:
+        """Return whether the file system renames a file by a copy, as S3 does."""
+        return isinstance(self.filesystem, pafs.S3FileSystem)
 
     def create_directory(self) -> None:
         """Create the directory and its parents, if they do not exist."""
@@ -98,7 +103,8 @@ class Place:
 class _Roots:
     """A dict from root (a URI without a slash at its end) to the function that opens its file system.
 
-    The functions can contain secret keys, so the dict is not sent to the tasks of Spark. It is empty in the tasks.
+    The functions can contain secret keys, so the dict is not sent to the tasks of Spark with the code of this module. A
+    task fills it with the file systems of its files (:func:`use_opened`).
     """
 
     def __init__(self) -> None:
@@ -109,6 +115,9 @@ class _Roots:
 
     def add(self, root: str, opens: Callable[[], Any], endpoint: str) -> None:
         self._opens[root.rstrip("/")] = cache(opens), endpoint
+
+    def add_opened(self, root: str, filesystem: Any) -> None:
+        self._opens[root] = lambda: filesystem, ""
 
     def place(self, location: str) -> Place | None:
         """Return the place of a URI that is or lies below one of the roots, or None for any other URI."""
@@ -128,8 +137,8 @@ _roots = _Roots()
 def use_for(root: str, opens: Callable[[], Any], endpoint: str = "") -> None:
     """Register the function that opens the file system of all URIs below ``root``, for example with a cluster's keys.
 
-    Errors name ``endpoint``, the address of an object store. The registration is for this process. Executors read the
-    keys from the environment.
+    Errors name ``endpoint``, the address of an object store. The registration is for this process; a task of Spark gets
+    what it needs by :func:`use_opened`.
     """
     _roots.add(root, opens, endpoint)
 
@@ -137,9 +146,15 @@ def use_for(root: str, opens: Callable[[], Any], endpoint: str = "") -> None:
 def opened_in(text: str) -> dict[str, Any]:
     """Return a dict from root to pyarrow's file system, for the roots whose URIs occur in a text.
 
-    Each file system uses the keys of its cluster.
+    Each file system uses the keys of its cluster. A task of Spark passes the dict to :func:`use_opened`.
     """
     return _roots.opened_in(text)
+
+
+def use_opened(filesystems: Mapping[str, Any]) -> None:
+    """Use file systems that another process has opened, in a dict from root to file system."""
+    for root, filesystem in filesystems.items():
+        _roots.add_opened(root, filesystem)
 
 
 def place(location: str) -> Place:

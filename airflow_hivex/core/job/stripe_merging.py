@@ -331,7 +331,8 @@ def _in_tasks(spark: SparkSession, pieces: Sequence[Piece], form: Form, director
     given = spark.createDataFrame(stripe_rewriting.as_table(pieces))
     dealt = given.repartitionById(tasks, F.expr(f"CAST({stripe_rewriting.NUMBER} % {tasks} AS INT)"))
     try:
-        task = stripe_rewriting.task(form, directory, root_checks.markers())
+        opened = storage.opened_in("\n".join((directory, *(uri for each in pieces for uri, _ in each.stripes))))
+        task = stripe_rewriting.task(form, directory, root_checks.markers(), opened)
         found = dealt.mapInArrow(task, stripe_rewriting.RESULT).toArrow()
     except PythonException as error:
         if root_checks.names_root(str(error)):

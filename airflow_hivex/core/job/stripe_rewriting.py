@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_hivex.core.job import root_markers
+from airflow_hivex.core.job import root_markers, storage
 from airflow_hivex.core.job.row_keys import Key, Writer, writers
 from airflow_hivex.core.job.storage import Place, place
 
@@ -208,15 +208,17 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
 
 
 def task(
-    form: Form, directory: str, markers: Sequence[root_markers.Marker]
+    form: Form, directory: str, markers: Sequence[root_markers.Marker], opened: Mapping[str, Any]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that a Spark task runs: it rewrites the piece in each row of :func:`as_table`.
 
-    For each piece, the function yields a row with the columns :data:`RESULT`.
+    For each piece, the function yields a row with the columns :data:`RESULT`. ``opened`` are the file systems of
+    :func:`storage.use_opened`.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         root_markers.check(markers)
+        storage.use_opened(opened)
         for batch in batches:
             for number, piece in _pieces(batch):
                 done = rewrite(piece, form, directory)

@@ -12,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobCancelledError, JobError
+from airflow_hivex.core.job.configuration import configured
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Plan, Scan, ScanPart, WriteIdFilter
 from airflow_hivex.core.runners.registry import Runner
@@ -340,6 +342,16 @@ def test_configuration_of_one_cluster_does_not_reach_another(runner: Runner) -> 
     berlin = run(runner, sql, spark_conf={"spark.sql.session.timeZone": "Europe/Berlin"})
     assert berlin.rows == (("2020-01-01 01:00:00",),)
     assert run(runner, sql).rows == (("2020-01-01 00:00:00",),)
+
+
+def test_hadoops_settings_of_one_cluster_do_not_reach_another(runner: Runner) -> None:
+    run(runner, "SELECT 1 AS x")
+    sessions: list[Any] = [SparkSession.builder.getOrCreate().newSession() for _ in range(2)]
+    name, value = "fs.s3a.bucket.data.endpoint", "http://minio:9000"
+    with configured(sessions[0], {f"spark.hadoop.{name}": value}):
+        pass
+    # A DataFrame reads its files when it is computed, perhaps after the job.
+    assert [each._jsparkSession.sessionState().newHadoopConf().get(name) for each in sessions] == [value, None]
 
 
 def test_views_are_dropped_after_a_job(table: Any) -> None:
