@@ -15,6 +15,8 @@ OBJECT_STORE := $(VENV)/object-store/.installed
 # Clients of Hive for the evidence: Spark 3.5 and Iceberg, Airflow's provider of Hive, hive-metastore-client. What they
 # have in common with the tests comes from the tests' own environment.
 HIVE_CLIENTS := $(VENV)/hive-clients/.installed
+# Hadoop's connector to S3, with which Spark reads and writes there. No package has it alone.
+S3_CONNECTOR := $(VENV)/s3-connector/.installed
 # The builder of the documentation takes other releases than Airflow of what both use, too.
 DOCS := $(VENV)/docs/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
@@ -54,6 +56,16 @@ $(HIVE_CLIENTS): $(INSTALLED) requirements/hive-clients.txt
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	@UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(@D)/bin/python --no-deps -r requirements/hive-clients.txt
 	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/of_the_tests.pth"
+	@touch $@
+
+$(S3_CONNECTOR): $(INSTALLED) requirements/s3-connector.txt
+	@echo "Downloading Hadoop's connector to S3 for the evidence (180 MB) ..."
+	@$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python $(@D)
+	@$(@D)/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+		--dest $(@D)/sdist -r requirements/s3-connector.txt
+	@tar -xzf $(@D)/sdist/*.tar.gz -C $(@D) --strip-components=3 --wildcards '*/deps/jars/hadoop-aws-*.jar' \
+		'*/deps/jars/aws-java-sdk-bundle-*.jar'
+	@rm -r $(@D)/sdist
 	@touch $@
 
 $(DOCS): $(INSTALLED) requirements/docs.txt
@@ -100,7 +112,7 @@ test: setup postgresql pgbouncer chromium fuse $(CLASSES) $(OBJECT_STORE) ## Run
 	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
 
 .PHONY: evidence
-evidence: setup postgresql pgbouncer chromium fuse $(CLASSES) $(OBJECT_STORE) $(HIVE_CLIENTS) ## Run all of the long tests, and write their counts into docs/evidence.md
+evidence: setup postgresql pgbouncer chromium fuse $(CLASSES) $(OBJECT_STORE) $(HIVE_CLIENTS) $(S3_CONNECTOR) ## Run all of the long tests, and write their counts into docs/evidence.md
 	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
 .PHONY: coverage

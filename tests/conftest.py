@@ -17,7 +17,7 @@ from airflow_hivex.core.store.engine import ENGINE_LISTENERS, Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata
 from tests import evidence, spark_options, unsynchronized
-from tests.object_store import ObjectStore, start_object_store
+from tests.object_store import ObjectStore, connector_jars, start_object_store
 from tests.postgresql import EmptiedDatabases, start_postgresql
 from tests.standalone_clusters import StandaloneCluster, running_clusters
 
@@ -32,6 +32,8 @@ assert unsynchronized
 
 # Read by every Spark that tests and their processes start.
 os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
+# At the end of the class path, where it does not spoil the archive of classes.
+os.environ.setdefault("SPARK_DIST_CLASSPATH", os.pathsep.join(map(str, connector_jars())))
 # They have an archive of classes of their own.
 os.environ.setdefault(java.VARIABLE, "")
 # The cleaner deletes at once what a compaction has replaced. Tests of earlier versions have a setting of their own.

@@ -12,12 +12,37 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import pytest
+
+from tests import evidence
 from tests.hosts.networks import Host
 
 _PROGRAM = Path(sys.prefix) / "object-store" / "bin" / "moto_server"
 _START_LIMIT_S = 60
 _KEY, _SECRET = "a-key", "a-secret-of-the-store"
 _buckets = itertools.count()
+_CONNECTOR = Path(sys.prefix) / "s3-connector"
+CONNECTOR = {
+    f"spark.hadoop.fs.s3a.{name}": value
+    for name, value in (
+        ("threads.keepalivetime", "60"),
+        ("connection.timeout", "200000"),
+        ("connection.establish.timeout", "5000"),
+        ("multipart.purge.age", "86400"),
+        ("change.detection.mode", "none"),
+    )
+}
+"""Settings of Spark for Hadoop's connector of the tests, which is older than Spark's own Hadoop and its defaults."""
+
+
+def connector_jars() -> list[Path]:
+    """The jars of Hadoop's connector to S3, with which Spark reads and writes there."""
+    return sorted(_CONNECTOR.glob("*.jar"))
+
+
+needs_connector = pytest.mark.skipif(
+    not connector_jars() and not evidence.IS_WHOLE, reason=f"{_CONNECTOR} is not there; make evidence downloads it"
+)
 
 
 class ObjectStore:
@@ -39,6 +64,16 @@ class ObjectStore:
         name = f"bucket-{next(_buckets)}"
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/{name}", method="PUT")).close()
         return name
+
+    def properties(self, jobtracker: str, root: str = "", **conf: str) -> dict[str, Any]:
+        """The properties of a cluster with its files below a root in a new bucket. Keys are in its storage options."""
+        filesystem = f"s3://{self.create_bucket()}{root}"
+        return {
+            "filesystem": filesystem,
+            "jobtracker": jobtracker,
+            "storage_options": self.options,
+            "spark_conf": {**CONNECTOR, **conf},
+        }
 
     def stop(self) -> None:
         """End the server; what it holds is gone."""
