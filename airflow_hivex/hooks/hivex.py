@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.sql.dialects.dialect import Dialect
 from airflow.providers.common.sql.hooks.handlers import return_single_query_results
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from pandas import DataFrame as PandasFrame
     from polars import DataFrame as PolarsFrame
+    from sqlalchemy.engine import URL
 
     from airflow_hivex.core.dbapi import Connection, Cursor
 
@@ -34,11 +35,6 @@ __all__ = ["HivexHook", "close_metastores", "share_metastore", "split_statements
 
 ROWS_OF_INSERT = 10_000
 """The number of rows of one INSERT of :meth:`HivexHook.insert_rows`."""
-
-_WITHOUT_ENGINE = (
-    "SQLAlchemy has no dialect for the warehouse: it would have to write Spark SQL and Hive's statements, and to read "
-    "tables that are on several clusters. Use get_conn(), get_records(), get_df() or insert_rows()"
-)
 
 
 class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
@@ -234,7 +230,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     def get_uri(self) -> str:
         """Return the address of the database, ``hivex://connection/database``, without any secret.
 
-        The URIs of assets begin with this address. SQLAlchemy cannot open the address.
+        The URIs of assets begin with this address. ``sqlalchemy.create_engine`` opens it.
         """
         return f"hivex://{self.hivex_conn_id}/{self.current_database()}"
 
@@ -247,22 +243,17 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         table = self.get_metastore().catalog.get_table(*self._qualified(table_name, schema))
         return [{"name": column.name, "type": column.type} for column in (*table.columns, *table.partition_keys)]
 
-    def get_sqlalchemy_engine(self, engine_kwargs: dict[str, Any] | None = None) -> NoReturn:  # noqa: ARG002
-        """Refuse the call, since the warehouse has no SQLAlchemy dialect.
+    @property
+    def sqlalchemy_url(self) -> URL:
+        """Return the URL of an SQLAlchemy engine: :meth:`get_uri`, with the cluster and the user of the hook.
 
-        :raises InvalidOperationError: always
+        An engine opens the connection by this hook. So the URL has no secret.
         """
-        raise InvalidOperationError("An SQLAlchemy engine", f"connection {self.hivex_conn_id}", _WITHOUT_ENGINE)
+        from sqlalchemy.engine import URL
 
-    @property
-    def sqlalchemy_url(self) -> NoReturn:
-        """Refuse the call, as :meth:`get_sqlalchemy_engine` does."""
-        self.get_sqlalchemy_engine()
-
-    @property
-    def inspector(self) -> NoReturn:
-        """Refuse the call. Use :meth:`get_table_schema` to get the columns of a table."""
-        self.get_sqlalchemy_engine()
+        given = {"cluster": self.cluster, "user": self.user}
+        query = {name: value for name, value in given.items() if value is not None}
+        return URL.create("hivex", host=self.hivex_conn_id, database=self.current_database(), query=query)
 
     def get_openlineage_database_specific_lineage(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
         """Return the tables that the statements of the hook have used, for the SQL operators of common.sql."""

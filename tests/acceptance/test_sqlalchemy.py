@@ -17,6 +17,7 @@ from sqlalchemy import exc
 from airflow_hivex.core import dbapi
 from airflow_hivex.sqlalchemy import MAP, STRING, STRUCT, TINYINT
 from tests.dialect import register
+from tests.integration.test_documentation import blocks
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -224,3 +225,17 @@ def test_a_connection_starts_where_its_url_says(url: str, engine: sa.Engine) -> 
     of_shop.dispose()
     assert ("Owner", "ann", "") in owner
     assert sa.inspect(engine).get_table_names("shop") == ["t"]
+
+
+def test_examples_of_the_page_run(url: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "sqlalchemy.md"
+    first, second = blocks(page, "python")
+    names: dict[str, Any] = {}
+    exec(first.replace("hivex:////data/metastore.db", url), names)
+    assert names["notes"].values.tolist() == [[2, None]]
+    assert names["tables"] == ["notes"]
+    exec(second, names)
+    with names["engine"].begin() as connection:
+        connection.execute(sa.schema.CreateSchema("shop"))
+        names["metadata"].create_all(connection)
+    names["engine"].dispose()

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from airflow.providers.common.sql.operators.generic_transfer import GenericTransfer
 from airflow.providers.common.sql.operators.sql import (
@@ -24,10 +25,13 @@ from airflow.providers.common.sql.operators.sql import (
 from airflow.providers.common.sql.sensors.sql import SqlSensor
 from airflow.sdk import DAG, BaseHook, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from sqlalchemy import create_engine
+from sqlalchemy.exc import ArgumentError
 
 from airflow_hivex.core import dbapi
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchTableError
 from airflow_hivex.hooks.hivex import HivexHook
+from tests.dialect import register
 from tests.integration.test_documentation import blocks
 
 if TYPE_CHECKING:
@@ -214,8 +218,24 @@ def test_hook_describes_its_database_without_secrets(hook: HivexHook) -> None:
     assert HivexHook(schema="shop").dialect.get_target_fields("sales") == ["id", "amount", "day"]
     assert hook.dialect.escape_word("a b`c") == "`a b``c`"
     assert hook.dialect.escape_word("plain") == "plain"
-    with pytest.raises(InvalidOperationError, match="SQLAlchemy has no dialect"):
-        hook.get_sqlalchemy_engine()
+
+
+def test_engine_and_inspector_of_sqlalchemy_use_the_connection(hook: HivexHook) -> None:
+    register()
+    of_shop = HivexHook(schema="shop", cluster="c1", user="ann")
+    assert of_shop.sqlalchemy_url.render_as_string(hide_password=False) == (
+        "hivex://hivex_default/shop?cluster=c1&user=ann"
+    )
+    assert of_shop.inspector.get_table_names() == ["sales"]
+    assert [column["name"] for column in hook.inspector.get_columns("sales", "shop")] == ["id", "amount", "day"]
+    engine = of_shop.get_sqlalchemy_engine()
+    frame = pd.read_sql("SELECT id, amount FROM sales ORDER BY id", engine)
+    assert frame["id"].tolist() == [1, 2, 3]
+    assert frame.to_sql("copies", engine, index=False) == 3
+    engine.dispose()
+    assert hook.get_first("SELECT COUNT(*) FROM shop.copies") == (3,)
+    with pytest.raises(ArgumentError, match="does not take clusters"):
+        create_engine("hivex://hivex_default/shop?clusters=x")
 
 
 def test_connection_of_the_hook_is_one_of_pep_249(hook: HivexHook) -> None:

@@ -9,10 +9,9 @@ from airflow_hivex.core.errors.root import HivexError
 
 
 class SqlError(HivexError, pep249.ProgrammingError):
-    """A statement cannot be run as written.
+    """A statement cannot be run as written."""
 
-    A subclass with another class of PEP 249 names it first, since SQLAlchemy takes the first one that it finds.
-    """
+    # A subclass with another class of PEP 249 names it first: SQLAlchemy takes the first one among the base classes.
 
 
 class StatementSyntaxError(SqlError):
