@@ -189,6 +189,7 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     add_options_to_command(cache)
     cache.set_defaults(command=_show_caches)
     _add_import(actions)
+    _add_rebuild(actions)
     add_serve(actions, _report)
     accept = actions.add_parser(
         "accept-root",
@@ -249,6 +250,25 @@ def _add_import(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_output_option(imported)
     add_options_to_command(imported)
     imported.set_defaults(command=_import_metastore)
+
+
+def _add_rebuild(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    rebuild = actions.add_parser(
+        "rebuild",
+        help="create the managed tables whose files are on a cluster, after the metastore was lost",
+        description=(
+            "Create the managed tables whose folders are on a cluster, after the database of the metastore was lost "
+            "and has no backup. Files stay as they are. The command may be repeated: what is there already stays. It "
+            "lists what does not come back. The exit code is 1 if a table cannot be rebuilt."
+        ),
+    )
+    rebuild.add_argument("--cluster", metavar="NAME", help="the cluster with the files (default: the default cluster)")
+    rebuild.add_argument("--database", metavar="PATTERN", help="rebuild only these databases, such as 'sales*|stock'")
+    rebuild.add_argument("--table", metavar="PATTERN", help="rebuild only these tables")
+    rebuild.add_argument("--dry-run", action="store_true", help="show what would be rebuilt, and write nothing")
+    add_output_option(rebuild)
+    add_options_to_command(rebuild)
+    rebuild.set_defaults(command=_rebuild_metastore)
 
 
 def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -409,6 +429,13 @@ def _import_metastore(options: argparse.Namespace) -> int:
 
     with open_metastore(options) as metastore:
         return import_metastore(metastore, options, _report)
+
+
+def _rebuild_metastore(options: argparse.Namespace) -> int:
+    from airflow_hivex.cli.metastore import rebuild_metastore
+
+    with open_metastore(options) as metastore:
+        return rebuild_metastore(metastore, options, _report)
 
 
 def _examine_metastore(options: argparse.Namespace) -> int:

@@ -57,6 +57,34 @@ def import_metastore(metastore: Metastore, options: argparse.Namespace, report: 
     return 1 if any(each.is_missing for each in found) else 0
 
 
+def rebuild_metastore(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
+    """Rebuild the tables of a cluster, and print a result for each object, and what does not come back.
+
+    Return 1 if a table cannot be rebuilt. Otherwise return 0.
+    """
+    from airflow_hivex.core.imports.rebuilding import LOST
+
+    found: list[ImportedObject] = []
+    try:
+        with _progress() as progress:
+            results = metastore.rebuild(
+                cluster=options.cluster,
+                databases=options.database,
+                tables=options.table,
+                dry_run=options.dry_run,
+                progress=progress,
+            )
+            found.extend(results)
+    finally:
+        if found:
+            _print(found, options)
+            report(_summary(found))
+    report("These do not come back:")
+    for each in LOST:
+        report(f"- {each}")
+    return 1 if any(each.is_missing for each in found) else 0
+
+
 def _print(found: list[ImportedObject], options: argparse.Namespace) -> None:
     rows: list[tuple[object, ...]] = [
         (each.outcome.value, each.kind, each.name, each.partitions, each.directories, "; ".join(each.notes))

@@ -470,6 +470,41 @@ class Metastore:
 
         return results()
 
+    def rebuild(
+        self,
+        *,
+        cluster: str | None = None,
+        databases: str | None = None,
+        tables: str | None = None,
+        dry_run: bool = False,
+        user: str | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[ImportedObject]:
+        """Create the managed tables whose folders are on a cluster, and yield the result of each object.
+
+        Use this method in a new metastore after the database of the old one was lost, without a backup, and while no
+        client of the old one writes. Databases are the folders ``name.db``. The names of folders have the partitions
+        and write ids, and the files have the columns. Files are neither moved nor changed. The rebuild can be repeated:
+        existing objects are not changed. ``imports.rebuilding.LOST`` lists what does not come back.
+
+        Args:
+            cluster: the cluster whose root is searched, by default the default cluster.
+            databases: a pattern of names, in which ``*`` stands for any characters and ``|`` for or.
+            tables: a pattern of the names of tables.
+            dry_run: return the results of a rebuild, and write nothing.
+            user: the owner of the tables and of their transactions, by default the user of the operating system.
+            progress: called with the name of an object, and then with the number of its partitions.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            StorageError: the root of the cluster cannot be listed.
+        """
+        from airflow_hivex.core.imports.rebuilding import Rebuilder
+
+        target = self.clusters.get(cluster or self.clusters.default)
+        rebuilder = Rebuilder(self.services, target, user=user or getpass.getuser(), dry_run=dry_run, progress=progress)
+        return rebuilder.run(databases, tables)
+
     def import_namespace(
         self,
         source: Metastore,

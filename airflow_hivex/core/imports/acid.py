@@ -18,6 +18,7 @@ import pyarrow as pa
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError, NotEnoughHistoryError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.job.layout import METADATA_COLUMNS
 from airflow_hivex.core.job.orc_tail import read_tail
 from airflow_hivex.core.job.orc_tail.nesting import ACID_FIELDS, STATISTICS
 from airflow_hivex.core.job.orc_tail.types import children, names
@@ -32,7 +33,7 @@ from airflow_hivex.core.model.directories import (
     directory_state,
     parse_directory,
 )
-from airflow_hivex.core.model.objects import HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID, VERSION_SHIFT, hive_bucket
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -236,7 +237,7 @@ class DirectoryReader:
         if isinstance(entry, str):
             if len(entry) > _LONGEST_NAME:
                 raise self._refused(partition, entry, f"its name is longer than {_LONGEST_NAME} characters; rename it")
-            if any(each.is_nested for each in of_files.values()):
+            if any(each.is_nested or each.is_flat for each in of_files.values()):
                 raise self._refused(partition, entry, "it has rows of a full ACID table, and lies outside of a delta")
             layout = PLAIN_LAYOUT if self._table.is_insert_only else ORIGINAL_LAYOUT
             return NewDirectory(
@@ -260,6 +261,8 @@ class DirectoryReader:
         if self._table.is_insert_only:
             return PLAIN_LAYOUT
         with_rows = {name: each for name, each in files.items() if each.rows or each.columns}
+        if with_rows and all(each.is_flat for each in with_rows.values()):
+            return FLAT_LAYOUT
         nested = {name: each for name, each in with_rows.items() if each.is_nested}
         if with_rows and not nested:
             # LOAD DATA of Hive has put plain files into a delta.
@@ -341,6 +344,8 @@ _WRITE_ID, _BUCKET = ACID_FIELDS[1], ACID_FIELDS[2]
 class AcidFile:
     """An ORC file. With ``is_nested`` it has Hive's metadata columns, and the table's columns in a struct.
 
+    With ``is_flat`` the metadata columns of this project come before the table's columns.
+
     ``columns`` are the names of the table's columns in the file, in lower case. The rows of a nested file are insert,
     update and delete events. ``changes`` is the number of updates and deletes, or 0 if the writer has not recorded this
     number.
@@ -350,6 +355,7 @@ class AcidFile:
     columns: tuple[str, ...] = ()
     is_nested: bool = False
     changes: int = 0
+    is_flat: bool = False
 
 
 def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
@@ -388,6 +394,9 @@ def _read(file: tuple[str, int]) -> AcidFile:
         tail = read_tail(place(uri))
         types = tail.types
         root = [name.lower() for name in names(types[0])]
+        own = [column.name for column in METADATA_COLUMNS]
+        if root[: len(own)] == own:
+            return AcidFile(tail.rows, tuple(root[len(own) :]), is_flat=True)
         if root != [name.lower() for name in ACID_FIELDS]:
             return AcidFile(tail.rows, tuple(root))
         row = types[children(types[0])[-1]]

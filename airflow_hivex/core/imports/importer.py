@@ -23,9 +23,7 @@ from airflow_hivex.core.errors import (
     StoreError,
 )
 from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
-from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.metadata_changes import change_metadata
-from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.imports.acid import DirectoryReader, HiveDirectories
 from airflow_hivex.core.imports.conversion import (
     PartitionConverter,
@@ -140,7 +138,7 @@ class HiveImporter:
             if stored is not None:
                 return self._again(found, stored)
             if not self._dry_run:
-                self._write(found)
+                self._writer.write(self._context, found)
         except _FATAL:
             raise
         except HivexError as error:
@@ -281,19 +279,6 @@ class HiveImporter:
 
     # -- writing ------------------------------------------------------------------------
 
-    def _write(self, found: ImportedTable) -> None:
-        """Create a table with its partitions, directories and statistics, in one database transaction."""
-        services, context = self._services, self._context
-        if found.directories is not None:
-            # Marks the root of the cluster: from now on its files are the warehouse's.
-            services.roots.check(self._cluster.name)
-            self._writer.prepare(found)
-        with own_transaction(context) as running:
-            acquire(context, running, services.statement_locks.create_table(found.table.database))
-            services.transactions.commit(
-                running.txn_id, lambda connection: self._writer.create(connection, running.txn_id, _with_row_ids(found))
-            )
-
     def _add(self, stored: StoredTable, found: ImportedTable) -> None:
         """Add to an external table the partitions that Hive has added since the import of the table."""
         locks = self._services.statement_locks
@@ -308,18 +293,6 @@ class HiveImporter:
 
 _FATAL = (HiveUnavailableError, StoreError)
 """Errors that end the import, because every other object would have the same error."""
-
-
-def _with_row_ids(found: ImportedTable) -> ImportedTable:
-    """Return the table with a property that records the highest write id of Hive.
-
-    Rows of write ids up to this id have the row ids of Hive, which are unique only within a partition.
-    """
-    table, directories = found.table, found.directories
-    if directories is None or table.is_insert_only or directories.next_write_id <= 1:
-        return found
-    parameters = {**table.parameters, PARTITION_ROW_IDS: str(directories.next_write_id - 1)}
-    return replace(found, table=replace(table, parameters=parameters))
 
 
 def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:

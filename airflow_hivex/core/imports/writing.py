@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -11,10 +11,12 @@ from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.errors import InvalidOperationError, InvalidTransactionRequestError
-from airflow_hivex.core.execution.context import Services
+from airflow_hivex.core.execution.context import Services, StatementContext
+from airflow_hivex.core.execution.locking import acquire
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.imports.acid import HiveDirectories
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import Partition, StoredTable, Table
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, PARTITION_ROW_IDS, Partition, StoredTable, Table
 from airflow_hivex.core.model.statistics import Statistics
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.transactions.single_changes import take_write_id
@@ -76,6 +78,23 @@ class TableWriter:
                     )
                     raise InvalidOperationError(_OPERATION, found.table.full_name, reason) from None
 
+    def write(self, context: StatementContext, found: ImportedTable) -> None:
+        """Create a table with its partitions, directories and statistics, in one database transaction.
+
+        Raises:
+            InvalidOperationError: a directory belongs to a transaction of this metastore that has not committed.
+        """
+        services = self._services
+        if found.directories is not None:
+            # Marks the root of the cluster: from now on its files are the warehouse's.
+            services.roots.check(self._cluster.name)
+            self.prepare(found)
+        with own_transaction(context) as running:
+            acquire(context, running, services.statement_locks.create_table(found.table.database))
+            services.transactions.commit(
+                running.txn_id, lambda connection: self.create(connection, running.txn_id, _with_row_ids(found))
+            )
+
     def create(self, connection: Connection, running_id: int, found: ImportedTable) -> None:
         """Create a table with its partitions, directories and statistics, in the commit of a transaction."""
         services, table = self._services, found.table
@@ -107,6 +126,20 @@ class TableWriter:
                 record_statistics_event(connection, now, table, changed, sorted(columns), txn_id)
 
 
+def _with_row_ids(found: ImportedTable) -> ImportedTable:
+    """Return the table with a property that records the highest write id of Hive.
+
+    Rows of write ids up to this id have the row ids of Hive, which are unique only within a partition.
+    """
+    table, directories = found.table, found.directories
+    if directories is None or table.is_insert_only or directories.next_write_id <= 1:
+        return found
+    if all(each.row_layout == FLAT_LAYOUT for each in directories.found):
+        return found
+    parameters = {**table.parameters, PARTITION_ROW_IDS: str(directories.next_write_id - 1)}
+    return replace(found, table=replace(table, parameters=parameters))
+
+
 class ImportOutcome(enum.Enum):
     """The result for one object.
 
@@ -116,6 +149,7 @@ class ImportOutcome(enum.Enum):
     """
 
     IMPORTED = "imported"
+    REBUILT = "rebuilt"
     PLANNED = "planned"
     PRESENT = "present"
     DIFFERS = "differs"
