@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from airflow.providers.common.compat.openlineage.facet import Dataset as OpenLineageDataset
-    from airflow.sdk import Asset
+    from airflow.sdk import Asset, AssetAlias
 
 SCHEME = "hivex"
 FORM = "hivex://connection/database/table"
@@ -89,6 +89,13 @@ def create_asset(
     first, _, second = table.rpartition(".")
     uri = str(parse_uri(str(table_uri(hivex_conn_id, first or database, second))))
     return Asset(name=uri, uri=uri, extra=extra)
+
+
+def alias_of_task(dag_id: str, task_id: str) -> AssetAlias:
+    """Return the alias of a task. Its assets are the tables and links that the task has changed."""
+    from airflow.sdk import AssetAlias
+
+    return AssetAlias(f"hivex.{dag_id}.{task_id}")
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> OpenLineageDataset:  # noqa: ARG001

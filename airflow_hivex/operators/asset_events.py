@@ -12,10 +12,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_hivex.assets.hivex import TableUri, table_uri
+from airflow_hivex.assets.hivex import TableUri, alias_of_task, table_uri
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.lineage import tables_of
 from airflow_hivex.triggers.commits import POSITION, WATCHED
@@ -56,11 +56,6 @@ class WritingOperator(BaseOperator):
         if asset_events and self.has_dag():  # type: ignore[no-untyped-call]
             # Airflow shows the aliases that the DAG file has. The alias of any other task is added when the task runs.
             self.outlets = [*self.outlets, alias_of_task(self.dag_id, self.task_id)]
-
-
-def alias_of_task(dag_id: str, task_id: str) -> AssetAlias:
-    """Return the alias of a task. Its assets are the tables and links that the task has changed."""
-    return AssetAlias(f"hivex.{dag_id}.{task_id}")
 
 
 def declare_inlets(

@@ -6,8 +6,9 @@ stores the events of watchers in Airflow's database, and calls listeners before 
 Airflow keeps a request, with a time, for a run of each DAG that the asset schedules. The run gets the events up to this
 time. The listener sets this time to the time of the event.
 
-It also records the task of an event as a producer of the asset. Airflow itself only knows the outlets in DAG files, and
-not the assets of an alias. The API server calls listeners after it has committed the event of a task.
+It also records the task of an event as a producer of the asset. The API server calls listeners after it has committed
+the event of a task. Airflow itself only knows the outlets in DAG files, and not the assets of an alias: when the DAG
+processor stores a DAG, it deletes the producers that are not in the file. The listener restores them before the flush.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_hivex.assets.hivex import SCHEME
+from airflow_hivex.assets.hivex import SCHEME, alias_of_task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow.listeners.types import AssetEvent
+    from airflow.models.asset import TaskOutletAssetReference
+    from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +67,38 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
         # The update waits for a scheduler that creates the run at this moment. Airflow then adds a new request.
         requests = session.query(AssetDagRunQueue).filter_by(asset_id=asset.id)
         requests.update({AssetDagRunQueue.created_at: timezone.utcnow()})
+
+
+@hookimpl
+def on_starting(component: object) -> None:
+    """Keep the producers of assets in a DAG processor, which would delete them."""
+    # A job does not know yet whether it is a DAG processor. The process of a task starts another component.
+    if hasattr(component, "job_type"):
+        from sqlalchemy import event
+        from sqlalchemy.orm import Session
+
+        event.listen(Session, "before_flush", keep_producers)
+
+
+def keep_producers(session: Session, *_: object) -> None:
+    """Restore the producers that a flush would delete, and that events of aliases have recorded."""
+    from airflow.models.asset import TaskOutletAssetReference
+    from airflow.models.dag import DagModel
+    from sqlalchemy import inspect
+
+    for reference in list(session.deleted):
+        if isinstance(reference, TaskOutletAssetReference) and _is_of_alias(reference):
+            session.add(reference)
+    for dag in session.dirty:
+        if isinstance(dag, DagModel):
+            kept: Sequence[TaskOutletAssetReference] = inspect(dag).attrs.task_outlet_asset_references.history.deleted
+            dag.task_outlet_asset_references.extend(filter(_is_of_alias, kept))
+
+
+def _is_of_alias(reference: TaskOutletAssetReference) -> bool:
+    """Return whether a producer has sent an event of the asset through the alias of the task."""
+    alias = alias_of_task(reference.dag_id, reference.task_id)
+    return any(each.name == alias.name for each in reference.asset.aliases)
 
 
 def _record_producer(event: AssetEvent) -> None:

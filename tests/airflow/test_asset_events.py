@@ -6,7 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.jobs.job import Job
 from airflow.sdk import DAG, AssetAlias, task
+from sqlalchemy import event
+from sqlalchemy.orm import Session
 
 from airflow_hivex.assets.hivex import create_asset
 from airflow_hivex.hooks.hivex import HivexHook
@@ -15,10 +18,11 @@ from airflow_hivex.operators.links import HivexAlterLinkOperator, HivexCreateLin
 from airflow_hivex.operators.namespaces import HivexImportNamespaceOperator, HivexMoveNamespaceOperator
 from airflow_hivex.operators.query import HivexQueryOperator
 from airflow_hivex.operators.replication import HivexReplicateOperator, HivexSetPrimaryClusterOperator
+from airflow_hivex.plugins import commit_events
 from tests.airflow.runs import context, events_of, states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from airflow.models.dagrun import DagRun
     from airflow.sdk import BaseOperator
@@ -169,6 +173,36 @@ def test_written_table_gets_an_asset_with_its_tasks_as_producers(
     assert sorted(requested_dags("d.rows")) == ["rows_consumer", "task_consumer"]
     shown = capfd.readouterr()
     assert "Asset not found" not in shown.out + shown.err
+
+
+@pytest.fixture
+def dag_processor() -> Iterator[None]:
+    """The listeners of a DAG processor in this process."""
+    Job()
+    yield
+    event.remove(Session, "before_flush", commit_events.keep_producers)
+
+
+@pytest.mark.usefixtures("dag_processor")
+def test_producers_are_kept_when_a_file_that_names_assets_is_parsed(
+    store_dag: Callable[[DAG], None], run_dag: Callable[..., DagRun]
+) -> None:
+    HivexHook().run("CREATE TABLE d.source (id INT); CREATE TABLE d.target (id INT)")
+
+    def chain(dag_id: str, **arguments: Any) -> DAG:
+        with DAG(dag_id, schedule=create_asset(table="d.source")) as dag:
+            first = HivexQueryOperator(task_id="first", sql="INSERT INTO d.target VALUES (1)")
+            first >> HivexQueryOperator(task_id="second", sql="INSERT INTO d.target VALUES (1)", **arguments)
+        return dag
+
+    automatic, named = chain("automatic"), chain("named", outlets=[create_asset(table="d.target")])
+    for dag in (automatic, named):
+        assert set(states(run_dag(dag)).values()) == {"success"}
+    expected = {"automatic.first", "automatic.second", "named.first", "named.second"}
+    assert producers_of("d.target") == expected
+    for dag in (automatic, named):
+        store_dag(dag)
+    assert producers_of("d.target") == expected
 
 
 def test_outlet_that_the_dag_names_gets_one_event_with_the_write_ids(run_dag: Callable[..., DagRun]) -> None:
