@@ -98,6 +98,26 @@ def test_rows_are_those_of_the_lost_metastore_and_writes_go_on(tmp_path: Path) -
         assert {each.outcome for each in metastore.rebuild()} == {ImportOutcome.PRESENT}
 
 
+def test_table_that_was_created_again_keeps_its_definition_and_gets_its_rows(tmp_path: Path) -> None:
+    create = (
+        "CREATE TABLE seen (code varchar(5) COMMENT 'the code', at timestamp_ntz NOT NULL) PARTITIONED BY (day string)"
+    )
+    with opened(tmp_path, 1) as lost, lost.session() as session:
+        session.sql(create)
+        session.sql("INSERT INTO seen SELECT 'a', timestamp_ntz'2024-01-01 10:00:00', '2024-01-01'")
+        session.sql("UPDATE seen SET code = 'b'")
+        before = session.sql("SELECT * FROM seen").rows
+    with opened(tmp_path, 2) as metastore, metastore.session() as session:
+        session.sql(create)
+        found = {each.name: each for each in metastore.rebuild()}
+        assert (found["default.seen"].outcome, found["default.seen"].partitions) == (ImportOutcome.REBUILT, 1)
+        assert session.sql("SELECT * FROM seen").rows == before
+        assert session.sql("DESCRIBE TABLE seen").rows[0] == ("code", "varchar(5)", "the code")
+        session.sql("UPDATE seen SET code = 'c'")
+        assert session.sql("SELECT code, day FROM seen").rows == [("c", "2024-01-01")]
+        assert {each.outcome for each in metastore.rebuild()} == {ImportOutcome.PRESENT}
+
+
 def test_folder_that_is_no_managed_table_is_refused_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

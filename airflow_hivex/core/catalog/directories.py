@@ -252,6 +252,12 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
         later(connection, statement, batch)
 
 
+def has_directories(connection: Connection, table_id: int) -> bool:
+    """Return whether a table has a registered directory or original file."""
+    found = select(directories.c.id).where(directories.c.table_id == table_id).limit(1)
+    return connection.execute(found).first() is not None
+
+
 def directories_of(
     connection: Connection, table: Table, partition_ids: Sequence[int] | None
 ) -> dict[int | None, list[RegisteredDirectory]]:

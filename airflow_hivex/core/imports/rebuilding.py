@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from airflow_hivex.core.catalog.database_rows import matching
+from airflow_hivex.core.catalog.directories import has_directories
 from airflow_hivex.core.commands.table_definitions import describe_table
 from airflow_hivex.core.errors import (
     HivexError,
@@ -31,13 +32,16 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import (
+    FLAT_LAYOUT,
     HIVE_LAYOUT,
     INSERT_ONLY,
+    PLAIN_LAYOUT,
     ROW_LAYOUT,
     TRANSACTIONAL_PROPERTIES,
     ClusterStorageDescriptor,
     Column,
     Database,
+    StoredTable,
     Table,
 )
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, nullable_values
@@ -143,8 +147,9 @@ class Rebuilder:
         full_name = f"{database}.{name}"
         self._progress(full_name, 0)
         try:
-            if self._is_known(database, name):
-                return ImportedObject("table", full_name, ImportOutcome.PRESENT)
+            stored = self._stored(database, name)
+            if stored is not None:
+                return self._again(stored, location)
             found = self._read(database, name, location)
             if not self._dry_run:
                 self._writer.write(self._context, found)
@@ -152,16 +157,49 @@ class Rebuilder:
             raise
         except HivexError as error:
             return ImportedObject("table", full_name, ImportOutcome.REFUSED, notes=(_sentence(error),))
+        return self._result(found)
+
+    def _result(self, found: ImportedTable) -> ImportedObject:
         assert found.directories is not None
         directories = len(found.directories.found)
-        return ImportedObject(found.kind, full_name, self._done, len(found.partitions), directories, found.notes)
+        return ImportedObject(
+            found.kind, found.table.full_name, self._done, len(found.partitions), directories, found.notes
+        )
 
-    def _is_known(self, database: str, name: str) -> bool:
+    def _stored(self, database: str, name: str) -> StoredTable | None:
         try:
-            self._services.catalog.get_table(normalise(database), normalise(name))
+            return self._services.catalog.get_table(normalise(database), normalise(name))
         except (NoSuchTableError, NoSuchDatabaseError):
-            return False
-        return True
+            return None
+
+    def _again(self, stored: StoredTable, location: str) -> ImportedObject:
+        """Give a table that was created again, and has no rows yet, the directories of its folder; return the result.
+
+        Raises:
+            InvalidOperationError: the rows in the folder need a definition of their own.
+        """
+        present = ImportedObject("table", stored.full_name, ImportOutcome.PRESENT)
+        if not stored.is_transactional or stored.storage.primary != ClusterStorageDescriptor(
+            self._cluster.name, location
+        ):
+            return present
+        with self._services.store.read() as connection:
+            if has_directories(connection, stored.id):
+                return present
+        found = self._look(stored.full_name, location, is_empty=True)
+        if not found.highest_write_id:
+            return present
+        described = self._filled(stored, found)
+        assert described.directories is not None
+        layouts = {each.row_layout for each in described.directories.found}
+        if not layouts <= {FLAT_LAYOUT, PLAIN_LAYOUT}:
+            reason = "its files have Hive's row ids; drop the empty table, and rebuild it from them"
+            raise InvalidOperationError(_OPERATION, stored.full_name, reason)
+        if not self._dry_run:
+            names = set(self._services.catalog.list_partition_names(stored.database, stored.name))
+            new = tuple(each for each in described.partitions if each.name not in names)
+            self._writer.fill(self._context, stored, replace(described, partitions=new))
+        return self._result(described)
 
     # -- reading ------------------------------------------------------------------------
 
@@ -195,7 +233,11 @@ class Rebuilder:
         table = describe_table(self._context, statement, is_external=False)
         primary = ClusterStorageDescriptor(self._cluster.name, location)
         table = replace(table, storage=replace(table.storage, primary=primary))
-        catalog = self._services.catalog
+        return replace(self._filled(table, found), notes=_notes(table))
+
+    def _filled(self, table: Table, found: _Found) -> ImportedTable:
+        """Return a table with the partitions and directories of its folder."""
+        full_name, catalog = table.full_name, self._services.catalog
         partitions = tuple(catalog.new_partition(table, nullable_values(each)) for each in found.partitions)
         moved = [each.name for each, folder in zip(partitions, found.partitions, strict=True) if each.name != folder]
         if moved:
@@ -204,10 +246,10 @@ class Rebuilder:
         write_ids = ValidWriteIdList.of(full_name, found.highest_write_id)
         txns = ValidTxnList.of(found.highest_txn_id)
         reader = DirectoryReader(table, self._cluster, self._files, write_ids, txns)
-        directories = reader.read([each.name for each in partitions])
-        return ImportedTable(table, _notes(table), partitions, directories)
+        return ImportedTable(table, (), partitions, reader.read([each.name for each in partitions]))
 
-    def _look(self, full_name: str, location: str) -> _Found:
+    def _look(self, full_name: str, location: str, *, is_empty: bool = False) -> _Found:
+        """Return the files of a folder. With ``is_empty`` the folder is allowed to have no rows."""
         found = _Found()
         for path, size in self._files.walk(location):
             names = path.split("/")
@@ -229,6 +271,8 @@ class Rebuilder:
                 folder = "/".join(names[: depth + 1])
                 found.largest[folder] = max(found.largest.get(folder, ("", 0)), (path, size), key=lambda each: each[1])
         self._progress(full_name, len(found.partitions))
+        if is_empty:
+            return found
         if not found.files:
             raise InvalidOperationError(_OPERATION, full_name, "its folder has no files")
         if not found.largest:

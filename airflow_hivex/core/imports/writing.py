@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.directories import has_directories
 from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.table_events import record_statistics_event
+from airflow_hivex.core.catalog.table_rows import hold_for_change
 from airflow_hivex.core.errors import InvalidOperationError, InvalidTransactionRequestError
 from airflow_hivex.core.execution.context import Services, StatementContext
 from airflow_hivex.core.execution.locking import acquire
@@ -97,18 +99,41 @@ class TableWriter:
 
     def create(self, connection: Connection, running_id: int, found: ImportedTable) -> None:
         """Create a table with its partitions, directories and statistics, in the commit of a transaction."""
-        services, table = self._services, found.table
-        catalog = services.catalog.joining(connection)
-        txn_id = running_id if table.is_transactional else None
-        created = catalog.create_table(table, txn_id=txn_id)
+        catalog = self._services.catalog.joining(connection)
+        txn_id = running_id if found.table.is_transactional else None
+        created = catalog.create_table(found.table, txn_id=txn_id)
+        self._fill(connection, running_id, created, found)
+
+    def fill(self, context: StatementContext, table: StoredTable, found: ImportedTable) -> None:
+        """Give an existing table without rows its partitions and directories, in one database transaction.
+
+        Raises:
+            InvalidOperationError: the table has got rows meanwhile, or a directory belongs to a transaction of this
+                metastore that has not committed.
+        """
+        services = self._services
+        services.roots.check(self._cluster.name)
+        self.prepare(found)
+        with own_transaction(context) as running:
+            acquire(context, running, services.statement_locks.convert_table(table))
+
+            def changes(connection: Connection) -> None:
+                hold_for_change(connection, [table.id])
+                if has_directories(connection, table.id):
+                    raise InvalidOperationError(_OPERATION, table.full_name, "it has got rows meanwhile")
+                self._fill(connection, running.txn_id, table, found)
+
+            services.transactions.commit(running.txn_id, changes)
+
+    def _fill(self, connection: Connection, running_id: int, table: StoredTable, found: ImportedTable) -> None:
         directories = found.directories
         if directories is not None:
             # The write id of this definition comes after the write ids of the source.
-            take_write_id(connection, running_id, created.id, at_least=directories.next_write_id)
-        self.add_partitions(connection, created, found, txn_id)
+            take_write_id(connection, running_id, table.id, at_least=directories.next_write_id)
+        self.add_partitions(connection, table, found, running_id if table.is_transactional else None)
         if directories is not None:
-            registration = Registration(created, self._cluster.name, running_id, directories.found)
-            register(connection, [registration], services.clock())
+            registration = Registration(table, self._cluster.name, running_id, directories.found)
+            register(connection, [registration], self._services.clock())
 
     def add_partitions(
         self, connection: Connection, table: StoredTable, found: ImportedTable, txn_id: int | None
