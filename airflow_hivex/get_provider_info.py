@@ -84,7 +84,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "extra-links": [
             f"airflow_hivex.operators.page_links.{name}"
-            for name in ("HivexCompactionsLink", "HivexTableLink", "HivexTransactionsLink")
+            for name in ("HivexCompactionsLink", "HivexStatementsLink", "HivexTableLink", "HivexTransactionsLink")
         ],
         "plugins": [
             {

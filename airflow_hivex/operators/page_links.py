@@ -31,6 +31,16 @@ class HivexTransactionsLink(BaseOperatorLink):
         return page_address(operator, tab="transactions", agent=_agent_of(ti_key), txns=_transactions_of(operator))
 
 
+class HivexStatementsLink(BaseOperatorLink):
+    """The link to the statements of a task in the history of statements."""
+
+    name = "Hivex: statements"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address of the page, with the name of the task's try. Airflow calls this when the task ends."""
+        return page_address(operator, tab="history", agent=_agent_of(ti_key))
+
+
 class HivexCompactionsLink(BaseOperatorLink):
     """The link to the queue of compactions, filtered by the table of a task."""
 

@@ -22,7 +22,7 @@ from airflow_hivex.operators.asset_events import (
     send_event,
     send_events,
 )
-from airflow_hivex.operators.page_links import HivexTransactionsLink
+from airflow_hivex.operators.page_links import HivexStatementsLink, HivexTransactionsLink
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
 from airflow_hivex.operators.query_output import Format, Mode, QueryOutput
 from airflow_hivex.operators.transaction import HivexTransaction
@@ -174,7 +174,7 @@ class HivexQueryOperator(WritingOperator):
     )
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "parameters": "json"}
-    operator_extra_links = (HivexTransactionsLink(),)
+    operator_extra_links = (HivexTransactionsLink(), HivexStatementsLink())
     ui_color = "#fdee21"
 
     def __init__(

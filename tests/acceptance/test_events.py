@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,6 +159,8 @@ READS = {
     "catalog_listing": {"clusters", "commits", "copies", "copy_lags", "deltas", "directories", "partitions", "tables"},
     "transaction_listing": {"counts", "locks", "of_agents", "transactions", "waits"},
     "compaction_listing": {"compactions", "counts", "kept_until"},
+    # The history of statements, which no statement reads.
+    "statements": {"counts", "dags", "grown", "page", "purge", "record", "settle", "show"},
 }
 
 
@@ -196,7 +199,9 @@ def changes(store: Store) -> tuple[set[str], set[str]]:
 
 def public_calls(metastore: Metastore) -> set[str]:
     """``service.method`` for each public method of each public service."""
-    services = {name: value for name, value in vars(metastore).items() if not name.startswith("_")}
+    # Some parts of a metastore are loaded at their first use.
+    parts = (name for name, part in vars(type(metastore)).items() if isinstance(part, property | cached_property))
+    services = {name: getattr(metastore, name) for name in (*vars(metastore), *parts) if not name.startswith("_")}
     return {
         f"{service}.{name}"
         for service, value in services.items()

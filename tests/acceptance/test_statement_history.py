@@ -263,5 +263,12 @@ def test_tables_are_listed_by_growth(metastore: Metastore, session: Session) -> 
     session.sql("INSERT INTO small VALUES (1)")
     for _ in range(2):
         session.sql("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
-    found = [(each.table, each.commits, each.rows_added) for each in metastore.statements.grown(0)]
-    assert found[:2] == [("default.t", 2, 4), ("default.small", 1, 1)]
+    session.sql("START TRANSACTION")
+    session.sql("INSERT INTO small VALUES (2), (3), (4), (5), (6)")
+    session.sql("ROLLBACK")
+    found = metastore.statements.grown(0)
+    assert [(each.table, each.statements, each.rows_added) for each in found] == [
+        ("default.t", 2, 4),
+        ("default.small", 1, 1),
+    ]
+    assert all(each.size_bytes > 0 for each in found)

@@ -16,7 +16,8 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from anyio import to_thread
 
-from airflow_hivex.core.errors import TransactionAbortedError
+from airflow_hivex.core.errors import HivexError, TransactionAbortedError
+from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.hooks.configuration import EXTRAS
 from airflow_hivex.operators.query import HivexQueryOperator
@@ -43,6 +44,9 @@ READS = (
     "locks",
     "waits",
     "cleaning",
+    "statements",
+    "statements/summary",
+    "statements/grown",
     "compactions",
     "compactions/charts",
     "tables",
@@ -306,6 +310,24 @@ def test_transactions_of_a_task_are_listed_in_any_state(metastore: Metastore, vi
     assert states == [(own, "open"), (joined, "open"), (aborted, "aborted"), (committed, "committed")]
     assert found["ended"] == [999_999]
     assert other not in {row["id"] for row in found["rows"]}
+
+
+def test_statements_are_filtered_and_counted(metastore: Metastore, viewer: TestClient) -> None:
+    load = TaskTry("nightly", "load", "r1", 1)
+    with metastore.session(user="ann", agent_info=load) as session:
+        session.sql("CREATE TABLE t (a INT)")
+        session.sql("INSERT INTO t VALUES (1), (2)")
+        with pytest.raises(HivexError):
+            session.sql("SELECT * FROM nothing")
+    summary = read(viewer, "statements/summary", hours=24)
+    assert (summary["total"], summary["unsuccessful"], summary["dags"]) == (3, 1, ["nightly"])
+    listed = read(viewer, "statements", order_by="rows_written", descending=True, dag_id="nightly", table="default.t")
+    assert [each["kind"] for each in listed["rows"]] == ["INSERT", "CREATE TABLE"]
+    assert (listed["rows"][0]["rows_written"], listed["rows"][0]["outcome"]) == (2, "succeeded")
+    assert listed["rows"][0]["task"]["task_id"] == "load"
+    (failed,) = read(viewer, "statements", status="unsuccessful", agent=str(load))["rows"]
+    assert failed["error_code"] == "NO_SUCH_TABLE"
+    assert read(viewer, "statements/grown")["rows"][0]["rows_added"] == 2
 
 
 def test_waiting_lock_is_reported_with_its_table_and_holder(metastore: Metastore, viewer: TestClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -12,12 +13,15 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.hooks.hivex import close_metastores
 from airflow_hivex.operators.query import HivexQueryOperator
 from tests import evidence
 from tests.airflow.page_server import api_server, chromium, log_in
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +35,7 @@ SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 ODD = 'etl "quoted" <img src=x onerror=alert(1)>'
 TABS = {
     "overview": "What needs attention",
+    "history": "What has run",
     "transactions": "Who waits for whom",
     "compactions": "Queue and history",
     "tables": "Tables and views",
@@ -274,6 +279,77 @@ def test_compaction_lock_and_dialog_show_what_an_operator_needs(pages: Pages) ->
         _go(page, pages, "overview")
         page.get_by_text("merged, old files kept for readers").wait_for()
         shoot("overview-after")
+        assert errors == []
+        page.context.close()
+
+
+@SHARE
+def test_four_questions_about_the_night_take_two_clicks_each(pages: Pages) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    load = TaskTry("nightly", "sales.load", "scheduled__2026-11-27T00:00:00+00:00", 1)
+    report = TaskTry("nightly", "report", "scheduled__2026-11-27T00:00:00+00:00", 2)
+    metastore = pages.metastore
+    with metastore.session(user="etl") as session:
+        session.sql("CREATE TABLE IF NOT EXISTS mart.sales (id INT, amount DECIMAL(10, 2))")
+    with metastore.session(user="etl", agent_info=load) as session:
+        session.sql("INSERT INTO mart.sales VALUES (1, 9.90), (2, 5.50), (3, 0.10)")
+    with metastore.session(user="etl", agent_info=report) as session, pytest.raises(HivexError):
+        session.sql("INSERT INTO mart.report SELECT id, sum(amount) AS total FROM mart.sales GROUP BY id")
+    (holder,) = metastore.transactions.open(user="ann", timeout=86_400)
+    lock = LockComponent("mart", "sales", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)
+    metastore.locks.acquire([lock], txn_id=holder, user="ann")
+
+    def delayed() -> None:
+        with metastore.session(user="etl", agent_info=load) as session:
+            session.sql("INSERT INTO mart.sales VALUES (4, 1.00)")
+
+    waiting = metastore.transaction_listing.counts().waiting
+    thread = threading.Thread(target=delayed)
+    thread.start()
+    wait_until(lambda: metastore.transaction_listing.counts().waiting > waiting)
+    metastore.transactions.abort(holder)
+    thread.join()
+    for width, scheme in evidence.drawn("looks of the history", LOOKS, 1):
+        page, errors = _open(pages, "viewer", width=width, scheme=scheme)
+
+        def shoot(name: str, page: Page = page, look: str = f"{width}-{scheme}") -> None:
+            page.screenshot(path=SCREENSHOTS / f"history-{name}-{look}.png", full_page=True)
+            is_wide = "document.querySelector('.hivex').scrollWidth - document.querySelector('.hivex').clientWidth"
+            assert page.evaluate(is_wide) <= 0, f"{name} does not fit into the look {look}"
+
+        page.goto(f"{pages.url}/plugin/hivex")
+        statements = page.get_by_role("table", name="Statements").get_by_role("row")
+
+        def ask(question: str, page: Page = page) -> None:
+            page.get_by_role("tab", name="Overview").click()
+            page.get_by_role("tab", name="History").click()
+            page.get_by_role("button", name=question).click()
+
+        page.get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+        ask("What has run")
+        statements.filter(has_text="sales.load").first.wait_for()
+        shoot("all")
+        ask("What failed")
+        row = statements.filter(has_text="NO_SUCH_TABLE").first
+        row.get_by_text("nightly.report").wait_for()
+        row.locator("summary").click()
+        row.get_by_text("Table mart.report does not exist").wait_for()
+        shoot("failed")
+        ask("What waited longest")
+        statements.nth(1).get_by_text("INSERT INTO mart.sales VALUES (4, 1.00)").first.wait_for()
+        shoot("waited")
+        ask("Which tables grew")
+        page.get_by_role("table", name="Tables that grew").get_by_role("row").nth(1).get_by_text(
+            "mart.sales"
+        ).wait_for()
+        shoot("grown")
+        page.get_by_role("button", name="Its statements").first.click()
+        statements.filter(has_text="mart.sales").first.wait_for()
+        page.goto(f"{pages.url}/plugin/hivex?tab=history&agent={quote(str(report))}")
+        page.get_by_text(f"Only statements of the task {report}").wait_for()
+        statements.nth(1).get_by_text("mart.report").first.wait_for()
+        assert statements.count() == 2
+        shoot("task")
         assert errors == []
         page.context.close()
 

@@ -22,8 +22,8 @@ def links_of(operator: Any) -> dict[str, str]:
 
 def test_task_links_to_its_place_in_the_page() -> None:
     query = HivexQueryOperator(task_id="q", sql="SELECT 1", hivex_conn_id="other")
-    (address,) = links_of(query).values()
-    assert address.endswith("/plugin/hivex?connection=other&tab=transactions")
+    assert links_of(query)["Hivex: transactions"].endswith("/plugin/hivex?connection=other&tab=transactions")
+    assert links_of(query)["Hivex: statements"].endswith("/plugin/hivex?connection=other&tab=history")
     compact = links_of(HivexCompactOperator(task_id="c", table="t", partition="p=<a>&b"))
     assert compact["Hivex: compactions"].endswith(
         "/plugin/hivex?connection=hivex_default&tab=compactions&table=default.t&partition=p%3D%3Ca%3E%26b"
@@ -43,6 +43,8 @@ def test_transactions_of_a_task_are_named_by_task_and_id() -> None:
     query = HivexQueryOperator(task_id="q", sql="SELECT 1", transaction="7")
     query.txn_ids = [8, 9]
     assert place(query)["txns"] == ["7,8,9"]
+    (statements,) = (each for each in query.operator_extra_links if each.name == "Hivex: statements")
+    assert parse_qs(urlsplit(statements.get_link(query, ti_key=ti_key)).query)["agent"] == agent
     assert place(query)["agent"] == agent
     for operator in (HivexCommitOperator(task_id="c", txn_id="12"), HivexAbortOperator(task_id="a", txn_id=12)):
         assert (place(operator)["txns"], place(operator)["agent"]) == (["12"], agent)

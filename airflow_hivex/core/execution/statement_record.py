@@ -19,7 +19,7 @@ from airflow_hivex.core.model.plans import JobResult
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import TxnState
-from airflow_hivex.core.parser.statements import ObjectKind, StartTransaction, Statement
+from airflow_hivex.core.parser.statements import ObjectKind, StartTransaction, Statement, UsedObject
 from airflow_hivex.core.store.exchange import Call, Value
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.statement_history import (
@@ -77,7 +77,8 @@ class StatementRecord:
         self._kind = ""
         self._tables: tuple[str, ...] = ()
         self._route: Route | None = None
-        self._rows: tuple[int, int] | None = None
+        self._target: str | None = None
+        self._written: tuple[int, int, int | None] | None = None
         self._step, self._since = STEPS[-1], time.monotonic()
         self._seconds: dict[str, float] = dict.fromkeys(STEPS, 0.0)
         self.txn_id: int | None = None
@@ -92,16 +93,18 @@ class StatementRecord:
     def describe(self, statement: Statement) -> None:
         """Note the kind and the tables of the statement. Only the first call counts, as a statement may run others."""
         if not self._kind:
-            tables = dict.fromkeys(
-                f"{use.namespace or use.database or self._database}.{use.name}".lower()
-                for use in statement.uses
-                if use.kind is ObjectKind.TABLE and use.name is not None
-            )
+            tables = dict.fromkeys(self._named(use) for use in statement.uses if _is_table(use))
+            written = {self._named(use) for use in statement.uses if use.role.is_output and _is_table(use)}
             self.describe_as(statement.kind, *tables)
+            self._target = written.pop() if len(written) == 1 else None
 
     def describe_as(self, kind: str, *tables: str) -> None:
-        """Note the kind and the tables of the statement."""
+        """Note the kind and the tables of a statement that writes at most one table."""
         self._kind, self._tables = kind, tables
+        self._target = tables[0] if kind == "INSERT" and tables else None
+
+    def _named(self, use: UsedObject) -> str:
+        return f"{use.namespace or use.database or self._database}.{use.name}".lower()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -120,7 +123,7 @@ class StatementRecord:
 
     def note_begin(self, txn_id: int) -> None:
         """Note the transaction of the statement. Rows of an earlier try of the statement do not count."""
-        self.txn_id, self._rows = txn_id, None
+        self.txn_id, self._written = txn_id, None
 
     def note_route(self, route: Route) -> None:
         """Note the route of the statement. A route without a cluster refuses the statement."""
@@ -128,11 +131,11 @@ class StatementRecord:
 
     def note_written(self, result: JobResult) -> None:
         """Note the rows that a job of the statement has written."""
-        written, deleted = self._rows or (0, 0)
+        written, deleted, size_bytes = self._written or (0, 0, 0)
         rows = [each for directories in (result.directories, *result.inserted) for each in directories]
         written += sum(each.rows for each in rows if not each.is_delete_delta)
         deleted += sum(each.rows for each in rows if each.is_delete_delta)
-        self._rows = written, deleted
+        self._written = written, deleted, (size_bytes or 0) + sum(each.size_bytes for each in rows)
 
     @property
     def is_shown(self) -> bool:
@@ -181,8 +184,8 @@ class StatementRecord:
             return
         if result is not None:
             self.txn_id = self.txn_id or result.txn_id
-            if result.rows_written is not None:
-                self._rows = result.rows_written, result.rows_deleted or 0
+            if result.rows_written is not None and self._written is None:
+                self._written = result.rows_written, result.rows_deleted or 0, None
         outcome = StatementOutcome.OPEN if is_open and self.txn_id is not None else StatementOutcome.SUCCEEDED
         self._history.record(self._row(outcome, self._clock()))
 
@@ -213,6 +216,7 @@ class StatementRecord:
             "text": self._text,
             "database": self._database,
             "tables": f" {' '.join(self._tables)} ",
+            "target": self._target,
             "dag_id": None if task is None else task.dag_id,
             "task_id": None if task is None else task.task_id,
             "run_id": None if task is None else task.run_id,
@@ -222,7 +226,7 @@ class StatementRecord:
 
     def _row(self, outcome: StatementOutcome, now_ms: int) -> dict[str, Value]:
         self._turn_to(self._step)
-        written, deleted = self._rows or (None, None)
+        written, deleted, size_bytes = self._written or (None, None, None)
         route = self._route
         return {
             **self._facts(),
@@ -237,11 +241,16 @@ class StatementRecord:
             "route": None if route is None else shortened(hide_as_logs(route.reason), _LONGEST),
             "rows_written": written,
             "rows_deleted": deleted,
+            "size_bytes": size_bytes,
             "wait_ms": round(self.wait_s * 1000),
             "steps": json.dumps({step: round(s * 1000) for step, s in self._seconds.items() if s >= 0.0005}),
             "error_code": None,
             "error": None,
         }
+
+
+def _is_table(use: UsedObject) -> bool:
+    return use.kind is ObjectKind.TABLE and use.name is not None
 
 
 def _has_committed(transactions: TransactionManager, txn_id: int) -> bool:

@@ -47,7 +47,7 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Prepared, Value
 from airflow_hivex.core.store.paging import Page, PageRequest, contains, read_page
-from airflow_hivex.core.store.schema import databases, ended_statements, table_commits, tables, txns
+from airflow_hivex.core.store.schema import ended_statements, txns
 from airflow_hivex.core.transactions.opening import NEW_TXN_ID
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,8 @@ class StatementFilter:
     """The filter of SHOW STATEMENTS: all given conditions must be true.
 
     ``database`` and ``pattern`` select statements that name a table of the database, or a table whose name matches.
-    ``current`` is the current database of the statements. ``tries`` are the texts of tries of tasks.
+    ``current`` is the current database of the statements. ``tries`` are the texts of tries of tasks. ``table`` is a
+    part of the name ``database.table`` of a table that the statement names.
     """
 
     database: str | None = None
@@ -119,16 +120,17 @@ class StatementFilter:
     outcome: StatementOutcome | None = None
     unsuccessful: bool = False
     tries: Sequence[str] = ()
+    table: str | None = None
     order_by: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GrownTable:
-    """The commits to a table in a period: their number, and the sums of their rows and bytes."""
+    """The statements that have written a table in a period: their number, and the sums of their rows and bytes."""
 
     table: str
-    commits: int
+    statements: int
     rows_added: int
     rows_deleted: int
     size_bytes: int
@@ -203,9 +205,10 @@ class StatementHistory:
 
     def counts(self, since_ms: int) -> dict[StatementOutcome, int]:
         """Return the numbers of statements by outcome that have ended since a time. One query."""
-        query = select(_outcome().label("outcome"), func.count()).select_from(_with_txns())
+        shown = select(_outcome().label("shown")).select_from(_with_txns()).where(_S.ended_ms >= since_ms).subquery()
+        query = select(shown.c.shown, func.count()).group_by(shown.c.shown)
         with self._store.read() as connection:
-            rows = connection.execute(query.where(_S.ended_ms >= since_ms).group_by(_outcome())).all()
+            rows = connection.execute(query).all()
         return {StatementOutcome(letter): number for letter, number in rows}
 
     def dags(self) -> list[str]:
@@ -215,25 +218,28 @@ class StatementHistory:
             return list(connection.execute(query).scalars())
 
     def grown(self, since_ms: int, limit: int = 50) -> list[GrownTable]:
-        """Return the tables whose rows have changed since a time, first the tables with the most new rows. One query.
+        """Return the tables whose rows statements have changed since a time, first those with the most new rows.
 
-        The numbers are those of all commits, also of other clients. They come from the record of commits, which keeps
-        them for ``hivex.history.retention``.
+        Only statements whose changes count, and that write one table, are added up. One query.
         """
-        added, deleted = func.sum(table_commits.c.rows_added), func.sum(table_commits.c.rows_deleted)
-        has_rows = (table_commits.c.rows_added > 0) | (table_commits.c.rows_deleted > 0)
+        written, deleted = func.coalesce(_S.rows_written, 0), func.coalesce(_S.rows_deleted, 0)
+        added, removed = func.sum(written), func.sum(deleted)
         query = (
-            select(databases.c.name, tables.c.name, func.count(), added, deleted, func.sum(table_commits.c.size_bytes))
-            .join(tables, tables.c.id == table_commits.c.table_id)
-            .join(databases, databases.c.id == tables.c.database_id)
-            .where(table_commits.c.committed_ms >= since_ms, has_rows, ~tables.c.dropped)
-            .group_by(databases.c.name, tables.c.name)
-            .order_by((added - deleted).desc(), databases.c.name, tables.c.name)
+            select(_S.target, func.count(), added, removed, func.sum(func.coalesce(_S.size_bytes, 0)))
+            .select_from(_with_txns())
+            .where(
+                _S.ended_ms >= since_ms,
+                _S.target.is_not(None),
+                written + deleted > 0,
+                _outcome() == StatementOutcome.SUCCEEDED.value,
+            )
+            .group_by(_S.target)
+            .order_by((added - removed).desc(), _S.target)
             .limit(limit)
         )
         with self._store.read() as connection:
             rows = connection.execute(query).all()
-        return [GrownTable(f"{row[0]}.{row[1]}", row[2], int(row[3]), int(row[4]), int(row[5])) for row in rows]
+        return [GrownTable(row[0], row[1], int(row[2]), int(row[3]), int(row[4])) for row in rows]
 
     def settle(self, connection: Connection) -> None:
         """Store the outcomes of statements whose transactions have ended, and record lost statements.
@@ -319,6 +325,8 @@ def _filtered(query: Select[Any], wanted: StatementFilter) -> Select[Any]:
         query = query.where(_outcome().in_([each.value for each in UNSUCCESSFUL]))
     if wanted.tries:
         query = query.where(_S.agent_info.in_(wanted.tries))
+    if wanted.table is not None:
+        query = query.where(_S.tables.contains(wanted.table, autoescape=True))
     if wanted.database is not None:
         query = query.where(_S.tables.contains(f" {wanted.database}.", autoescape=True))
     return query

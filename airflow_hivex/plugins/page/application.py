@@ -20,7 +20,15 @@ from airflow_hivex.core.errors import (
     StoreError,
 )
 from airflow_hivex.plugins.page.admission import PATIENCE_S, Admission
-from airflow_hivex.plugins.page.routes import compactions, namespaces, overview, tables, task_instance, transactions
+from airflow_hivex.plugins.page.routes import (
+    compactions,
+    history,
+    namespaces,
+    overview,
+    tables,
+    task_instance,
+    transactions,
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +51,7 @@ def create_application(patience_s: float = PATIENCE_S) -> FastAPI:
         redirect_slashes=False,
         dependencies=[Depends(requires_authenticated())],
     )
-    modules = (overview, transactions, compactions, tables, namespaces, task_instance)
+    modules = (overview, history, transactions, compactions, tables, namespaces, task_instance)
     for module in modules:
         application.include_router(module.router, prefix="/api")
     application.add_middleware(Admission, refusal=_answer, patience_s=patience_s)

@@ -17,6 +17,7 @@ ended_statements = Table(
     Column("text", Text, nullable=False),
     Column("database", Name, nullable=False),
     Column("tables", Text, nullable=False),
+    Column("target", Text),
     Column("user", Name, nullable=False),
     Column("host", String(255), nullable=False),
     Column("agent_info", Text),
@@ -30,6 +31,7 @@ ended_statements = Table(
     Column("route", Text),
     Column("rows_written", BigInteger),
     Column("rows_deleted", BigInteger),
+    Column("size_bytes", BigInteger),
     Column("wait_ms", BigInteger, nullable=False),
     Column("steps", JSON, nullable=False),
     Column("error_code", String(64)),
@@ -44,4 +46,5 @@ ended_statements = Table(
 """The statements that have ended, for ``hivex.statements.retention``.
 
 ``tables`` are the names ``database.table`` in the text, each between spaces, so that a part of the text is found by one
-name. ``txn_id`` has no foreign key, since the row outlives the transaction's row."""
+name. ``target`` is the only table that the statement has written. ``size_bytes`` is the size of the written files.
+``txn_id`` has no foreign key, since the row outlives the transaction's row."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.configuration import conf
@@ -57,19 +58,24 @@ class TaskWork:
             return texts
 
 
+def may_see_tasks(user: BaseUser, dag_id: str) -> bool:
+    """Return whether the user can see the task instances of a DAG."""
+    team = DagModel.get_team_name(dag_id) if conf.getboolean("core", "multi_team", fallback=False) else None
+    return get_auth_manager().is_authorized_dag(
+        method="GET",
+        access_entity=DagAccessEntity.TASK_INSTANCE,
+        details=DagDetails(id=dag_id, team_name=team),
+        user=user,
+    )
+
+
 def visible_task(user: GetUserDep, dag_id: Id, run_id: Id, task_id: Id, map_index: MapIndex = -1) -> TaskWork:
     """Return the fields of a task instance, and the names of its tries, if the user can see the task instance.
 
     Raises:
         HTTPException: the user is not allowed to see the task instance, or the task instance does not exist.
     """
-    team = DagModel.get_team_name(dag_id) if conf.getboolean("core", "multi_team", fallback=False) else None
-    if not get_auth_manager().is_authorized_dag(
-        method="GET",
-        access_entity=DagAccessEntity.TASK_INSTANCE,
-        details=DagDetails(id=dag_id, team_name=team),
-        user=user,
-    ):
+    if not may_see_tasks(user, dag_id):
         raise HTTPException(403, "You may not see this task instance.")
     key = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
     with create_session() as session:

@@ -4,6 +4,7 @@ import { get, setConnection } from "./api.js";
 import { Failure, Loading, Picker, ensureStyle, h, useData } from "./parts.js";
 import { Cache } from "./cache.js";
 import { Compactions } from "./compactions.js";
+import { History } from "./history.js";
 import { Namespaces } from "./namespaces.js";
 import { Overview } from "./overview.js";
 import { Routing } from "./routing.js";
@@ -13,6 +14,7 @@ import { Transactions } from "./transactions.js";
 const R = globalThis.React;
 const TABS = [
   ["overview", "Overview", Overview],
+  ["history", "History", History],
   ["transactions", "Transactions and locks", Transactions],
   ["compactions", "Compactions", Compactions],
   ["tables", "Tables", Tables],
