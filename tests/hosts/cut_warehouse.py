@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs as pafs
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.files.object_stores import open_object_store
 from tests.acceptance.middle_of_writes import has_attempts
 from tests.hosts import cut_client
 from tests.hosts.faulty_folder import DistantFolder
@@ -140,7 +142,7 @@ class Hosts:
     url: str
     root: Path
     views: Mapping[str, DistantFolder]
-    s3: Mapping[str, Any]
+    stores: Mapping[str, Mapping[str, Any]]
     metastore: Metastore
 
     def add(self, name: str, view: str, mounts: Sequence[str] = ()) -> Host:
@@ -151,7 +153,7 @@ class Hosts:
     def client(self, name: str = "client", variables: Mapping[str, str] | None = None) -> Iterator[Client]:
         """Yield a client on a host, in whose environment are more variables."""
         host = self.network.hosts[name]
-        properties = clusters(self.cluster, self.root, self.s3, host.address)
+        properties = clusters(self.cluster, self.root, self.stores, host.address)
         given = (self.url, json.dumps(properties), json.dumps(SETTINGS))
         own = [f"{name}={value}" for name, value in (variables or {}).items()]
         command = [*host.command, "env", *own, sys.executable, "-m", cut_client.__name__, *given]
@@ -183,9 +185,15 @@ class Hosts:
             session.sql(f"INSERT INTO {name} VALUES {', '.join(f'({each})' for each in BEFORE)}")
         return name
 
-    def is_writing(self, table: str) -> bool:
+    def is_writing(self, table: str, cluster: str) -> bool:
         """Whether tasks write files of a table."""
-        return has_attempts(self.root / "default.db" / table)
+        if cluster == "c1":
+            return has_attempts(self.root / "default.db" / table)
+        store = self.stores[cluster]
+        place = f"{str(store['filesystem']).partition('://')[2]}/default.db/{table}"
+        selected = pafs.FileSelector(place, recursive=True, allow_not_found=True)
+        files = open_object_store(str(store["filesystem"]), store["storage_options"]).get_file_info(selected)
+        return any("/_temporary/0/_temporary/attempt" in each.path for each in files)
 
     def rows(self, table: str) -> list[int]:
         with self.metastore.session() as session:
@@ -215,9 +223,13 @@ def add_host(network: Network, name: str, root: Path, view: DistantFolder, mount
     return network.add(name, [root, view.path], [f"mount --bind {view.path} {root}", *mounts])
 
 
-def clusters(cluster: StandaloneCluster, root: Path, s3: Mapping[str, Any], address: str) -> dict[str, Any]:
-    """The clusters for a client: one with the shared folder, and ``s3``, whose files only clients read and write."""
-    return {"c1": cluster.properties(root, address), "s3": s3}
+def clusters(
+    cluster: StandaloneCluster, root: Path, stores: Mapping[str, Mapping[str, Any]], address: str
+) -> dict[str, Any]:
+    """The clusters for a client: one with the shared folder, ``s3`` without Spark, and ``cloud`` with Spark on S3."""
+    found = {"c1": cluster.properties(root, address), **stores}
+    conf = {**stores["cloud"]["spark_conf"], **cluster.conf(address)}
+    return {**found, "cloud": {**stores["cloud"], "spark_conf": conf}}
 
 
 @dataclass(frozen=True)
@@ -226,6 +238,7 @@ class Link:
 
     one: str
     other: str
+    cluster: str = "c1"
 
     def cut(self, hosts: Hosts) -> None:
         """Let nothing pass any more."""
@@ -252,7 +265,9 @@ LINKS = {
     "driver to executor": Link("client", "worker"),
     "executor to store": Link("worker", "store"),
     "driver to store": Link("client", "store"),
-    "client to S3": Link("client", "s3"),
+    "client to S3": Link("client", "s3", "s3"),
+    "executor to S3": Link("worker", "s3", "cloud"),
+    "driver to S3": Link("client", "s3", "cloud"),
 }
 MOMENTS = ("write", "commit", "read")
 
@@ -271,18 +286,23 @@ def begin(hosts: Hosts, client: Client, link: Link, moment: str, table: str) -> 
             client.ask(statement=_SELECT.format(t=table))
         wait_until(lambda: view.is_cut, limit_s=60)
         return
-    waits = stop_in(hosts, client, moment, table, alone=link.other == "s3")
+    if link.cluster == "cloud" and link.one == "worker" and moment == "read":
+        # The tasks open the files at their start.
+        link.cut(hosts)
+        client.ask(statement=_SELECT.format(t=table))
+        return
+    waits = stop_in(hosts, client, moment, table, link.cluster)
     link.cut(hosts)
     if waits:
         client.go_on()
 
 
-def stop_in(hosts: Hosts, client: Client, moment: str, table: str, *, alone: bool = False) -> bool:
+def stop_in(hosts: Hosts, client: Client, moment: str, table: str, cluster: str = "c1") -> bool:
     """Run a statement of the client until the moment, and return whether the client waits to go on.
 
-    The client works ``alone`` if Spark has no part in it.
+    On the cluster ``s3`` the client works without Spark.
     """
-    if alone:
+    if cluster == "s3":
         values = ", ".join(f"({each})" for each in AFTER[len(BEFORE) :])
         request = {"reads": table} if moment == "read" else {"statement": f"INSERT INTO {table} VALUES {values}"}
         point = {"write": "while writing", "commit": "before commit", "read": "read"}[moment]
@@ -291,7 +311,7 @@ def stop_in(hosts: Hosts, client: Client, moment: str, table: str, *, alone: boo
         return True
     if moment == "write":
         client.ask(statement=SLOW_INSERT.format(t=table))
-        wait_until(lambda: hosts.is_writing(table), limit_s=60)
+        wait_until(lambda: hosts.is_writing(table, cluster), limit_s=60)
     elif moment == "commit":
         client.ask(statement=_INSERT.format(t=table), point="before commit")
         assert client.event(60, "at")
@@ -325,8 +345,8 @@ class Outcome:
 
 def try_cut(hosts: Hosts, link: Link, moment: str, length_s: float | None, patience_s: float) -> Outcome:
     """Cut a link in the middle of a statement for a time, or for ever, and return what became of it."""
-    is_s3 = link.other == "s3"
-    table = hosts.new_table("s3" if is_s3 else "c1")
+    is_s3 = link.cluster == "s3"
+    table = hosts.new_table(link.cluster)
     with hosts.client() as client, ExitStack() as cut:
         if not is_s3:
             # The application has its executors when the link is cut.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyarrow import dataset
+from pyarrow import fs as pafs
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.compaction import CompactionState
@@ -17,7 +18,7 @@ Writer = Callable[[Hosts, str], None]
 def _statement(text: str) -> Writer:
     def run(hosts: Hosts, case: str) -> None:
         with hosts.session(case) as session:
-            run_all(session, text.format(f"on_{case}", hosts.root(case), case))
+            run_all(session, text.format(f"on_{case}", hosts.uri(case), case))
 
     return run
 
@@ -62,8 +63,10 @@ def rows_of(hosts: Hosts, case: str) -> dict[str, object]:
     found: dict[str, object] = {
         name: rows for name, rows in hosts.contents(case).items() if name != "files" and not name.endswith("properties")
     }
-    exported = hosts.root(case) / "exported"
-    found["exported"] = dataset.dataset(exported, format="parquet").count_rows() if exported.exists() else None
+    files = hosts.files(case)
+    is_exported = files.get_file_info("exported").type is not pafs.FileType.NotFound
+    exported = dataset.dataset("exported", filesystem=files, format="parquet") if is_exported else None
+    found["exported"] = None if exported is None else exported.count_rows()
     if hosts.metastore.catalog.get_table(f"on_{case}", "p").storage.secondaries:
         with hosts.session(f"{case}_copy") as session:
             found["copy"] = sorted(tuple(row.values()) for row in session.to_arrow(f"on_{case}.p").to_pylist())

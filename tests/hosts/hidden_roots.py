@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs as pafs
 from pyarrow import orc, parquet
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import RootUnseenError
+from airflow_hivex.core.files.object_stores import open_object_store
 from airflow_hivex.core.session import Session
 
 MARKER = "_hivex_root.json"
@@ -88,6 +90,17 @@ class Hosts:
     def root(self, case: str) -> Path:
         return self.folder / case
 
+    def uri(self, case: str) -> str:
+        """The root of a case, as its cluster names it."""
+        return str(self.clusters[case]["filesystem"])
+
+    def files(self, case: str) -> pafs.FileSystem:
+        """The file system of a case, which begins at its root."""
+        scheme, _, path = self.uri(case).partition("://")
+        if scheme == "file":
+            return pafs.SubTreeFileSystem(path, pafs.LocalFileSystem())
+        return pafs.SubTreeFileSystem(path, open_object_store(self.uri(case), self.clusters[case]["storage_options"]))
+
     def contents(self, case: str) -> dict[str, list[tuple[object, ...]]]:
         """Return the tables of a case, whose rows this process reads without Spark, and the files of other programs."""
         with self.metastore.session() as session:
@@ -99,8 +112,10 @@ class Hosts:
             }
             for name in names:
                 found[f"{name}'s properties"] = session.sql(f"DESCRIBE EXTENDED on_{case}.{name}").rows
-        outside = (self.root(case) / each for each in ("load", "outside"))
-        found["files"] = sorted((str(path), path.stat().st_size) for folder in outside for path in folder.rglob("*.*"))
+        files, outside = self.files(case), ("load", "outside")
+        selected = (pafs.FileSelector(folder, recursive=True, allow_not_found=True) for folder in outside)
+        there = [each for selector in selected for each in files.get_file_info(selector) if each.is_file]
+        found["files"] = sorted((each.path, each.size) for each in there if "." in each.base_name)
         return found
 
 
@@ -130,31 +145,31 @@ def fill(hosts: Hosts, case: str) -> None:
             ("o", f"{rows_of} STORED AS ORC"),
             ("x", "(id bigint) PARTITIONED BY (k bigint) STORED AS PARQUET"),
         ):
-            place = hosts.root(case) / "outside" / name
-            session.sql(
-                f"CREATE EXTERNAL TABLE on_{case}.{name} {columns} LOCATION '{place.as_uri()}' TBLPROPERTIES ({at})"
-            )
+            place = f"{hosts.uri(case)}/outside/{name}"
+            session.sql(f"CREATE EXTERNAL TABLE on_{case}.{name} {columns} LOCATION '{place}' TBLPROPERTIES ({at})")
         session.sql(f"INSERT INTO on_{case}.t VALUES {rows}")
         session.sql(f"INSERT INTO on_{case}.t VALUES {rows}")
         for name, key in (("p", 1), ("p", 2), ("q", 7)):
             session.sql(f"INSERT INTO on_{case}.{name} PARTITION (k = {key}) VALUES (1)")
-        _add_files(hosts.root(case))
+        _add_files(hosts.files(case))
         managed = "'EXTERNAL'='FALSE', 'transactional'='true'"
         session.sql(f"ALTER TABLE on_{case}.g SET TBLPROPERTIES ({managed})")
         session.sql(f"ALTER TABLE on_{case}.o SET TBLPROPERTIES ({managed}, 'transactional_properties'='insert_only')")
 
 
-def _add_files(root: Path) -> None:
+def _add_files(files: pafs.FileSystem) -> None:
     """Write the files of other programs."""
     for folder in (*(f"outside/{name}" for name in "cego"), "load"):
-        (root / folder).mkdir(parents=True, exist_ok=True)
+        files.create_dir(folder)
     kept = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["kept", "kept"]})
     for name in "go":
-        orc.write_table(kept, root / "outside" / name / "kept.orc")
-    parquet.write_table(kept, root / "outside" / "e" / "kept.parquet")
-    parquet.write_table(kept, root / "load" / "rows.parquet")
-    (root / "load" / "rows.csv").write_text("1,lost\n2,lost\n")
-    (root / "outside" / "c" / "kept.txt").write_text("1\x01kept\n2\x01kept\n")
+        with files.open_output_stream(f"outside/{name}/kept.orc") as file:
+            orc.write_table(kept, file)
+    for path in ("outside/e/kept.parquet", "load/rows.parquet"):
+        parquet.write_table(kept, path, filesystem=files)
+    for path, text in (("load/rows.csv", b"1,lost\n2,lost\n"), ("outside/c/kept.txt", b"1\x01kept\n2\x01kept\n")):
+        with files.open_output_stream(path) as file:
+            file.write(text)
 
 
 def check_refused(hosts: Hosts, case: str, blind: Collection[str] | None, run: Callable[[Session], object]) -> None:

@@ -28,13 +28,16 @@ from tests.hosts.cut_warehouse import (
 )
 from tests.hosts.faulty_folder import distant_folder
 from tests.hosts.networks import Network
-from tests.object_store import start_object_store
+from tests.object_store import needs_connector, start_object_store
 from tests.postgresql import start_durable_postgresql
 from tests.standalone_clusters import StandaloneCluster
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+EACH_LINK = [
+    pytest.param(name, marks=needs_connector if link.cluster == "cloud" else ()) for name, link in LINKS.items()
+]
 SHORT_S, LONG_S = 10, 180
 PATIENCE_S = 240
 WAITING = ("executor to store", "driver to store")
@@ -62,12 +65,11 @@ def hosts(network: Network) -> Iterator[Hosts]:
         cluster.start()
         store = start_object_store(network.folder / "s3.log", network.add("s3"))
         stack.callback(store.stop)
-        bucket = f"s3://{store.create_bucket()}"
-        s3 = {"filesystem": bucket, "storage_options": store.options, "jobtracker": "local[1]"}
+        stores = {"s3": store.properties("local[1]"), "cloud": store.properties(cluster.jobtracker)}
         url = server.create_database()
-        properties = clusters(cluster, root, s3, network.gateway)
+        properties = clusters(cluster, root, stores, network.gateway)
         metastore = stack.enter_context(Metastore.open(url, clusters=properties, settings=SETTINGS))
-        yield Hosts(network, cluster, url, root, views, s3, metastore)
+        yield Hosts(network, cluster, url, root, views, stores, metastore)
 
 
 LONG = pytest.mark.skipif(not evidence.does_all("HIVEX_CUT_LINKS"), reason="it takes minutes; make evidence")
@@ -76,7 +78,7 @@ LONG = pytest.mark.skipif(not evidence.does_all("HIVEX_CUT_LINKS"), reason="it t
 @LONG
 @pytest.mark.evidence
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", EACH_LINK)
 def test_link_is_cut_for_ten_seconds(hosts: Hosts, name: str, moment: str, counts: Counts) -> None:
     found = try_cut(hosts, LINKS[name], moment, SHORT_S, PATIENCE_S)
     counts[f"cut of {name}, in a {moment}, for 10 s"] = found.describe()
@@ -85,7 +87,7 @@ def test_link_is_cut_for_ten_seconds(hosts: Hosts, name: str, moment: str, count
 @LONG
 @pytest.mark.evidence
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", EACH_LINK)
 def test_link_is_cut_for_three_minutes(hosts: Hosts, name: str, moment: str, counts: Counts) -> None:
     found = try_cut(hosts, LINKS[name], moment, LONG_S, PATIENCE_S)
     counts[f"cut of {name}, in a {moment}, for 3 min"] = found.describe()
@@ -94,7 +96,7 @@ def test_link_is_cut_for_three_minutes(hosts: Hosts, name: str, moment: str, cou
 @LONG
 @pytest.mark.evidence
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", EACH_LINK)
 def test_link_is_cut_for_ever(hosts: Hosts, name: str, moment: str, counts: Counts) -> None:
     found = try_cut(hosts, LINKS[name], moment, None, PATIENCE_S / 2 if name in WAITING else PATIENCE_S)
     counts[f"cut of {name}, in a {moment}, for ever"] = found.describe()

@@ -1,7 +1,8 @@
 """Features on hosts of their own: each gives what it gives with Spark in this process.
 
 PostgreSQL, the master, two workers and the Spark Connect server have a host each, with an address, a name, a /tmp and a
-home. The workers, the server and this process, whose address is another one, share the folders of the clusters.
+home. The workers, the server and this process, whose address is another one, share the folders of the clusters. With
+S3 no folder is shared, and only this process has the keys; it passes them on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -31,12 +32,15 @@ from tests.hosts import notebook
 from tests.hosts.faulty_warehouse import WRITERS, rows_of
 from tests.hosts.hidden_roots import READS, Hosts, fill, run_all
 from tests.hosts.networks import CHECKOUT, Host, Network
+from tests.object_store import CONNECTOR, ObjectStore, needs_connector, start_object_store
 from tests.postgresql import start_durable_postgresql
 from tests.standalone_clusters import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SUBMIT, CONNECT, FRAMES = "spark-submit", "Spark Connect", "a SparkSession of a notebook"
+ON_S3 = " on S3"
+VARIANTS = [SUBMIT, CONNECT, *(pytest.param(f"{each}{ON_S3}", marks=needs_connector) for each in (SUBMIT, CONNECT))]
 LONG = "a Spark of its own takes half a minute; make evidence"
 Feature = Callable[[Hosts, str], object]
 HEX = "org.apache.hadoop.hive.ql.udf.UDFHex"
@@ -137,8 +141,15 @@ class Sparks:
 
     @cached_property
     def cluster(self) -> StandaloneCluster:
-        workers = [self.network.add(name, [self.folder]) for name in ("worker1", "worker2")]
-        cluster = StandaloneCluster("c1", self.network.add("master"), workers)
+        return self._cluster("", [self.folder])
+
+    @cached_property
+    def cluster_on_s3(self) -> StandaloneCluster:
+        return self._cluster("-s3")
+
+    def _cluster(self, suffix: str, shared: Sequence[Path] = ()) -> StandaloneCluster:
+        workers = [self.network.add(f"{name}{suffix}", shared) for name in ("worker1", "worker2")]
+        cluster = StandaloneCluster("c1", self.network.add(f"master{suffix}"), workers)
         self._stack.callback(cluster.stop)
         self._stack.callback(driver_process.close_all)
         cluster.start()
@@ -146,9 +157,21 @@ class Sparks:
 
     @cached_property
     def connect(self) -> str:
-        host = self.network.add("connect", [self.folder])
-        conf = {"spark.pyspark.python": sys.executable, "spark.sql.catalogImplementation": "hive"}
-        return self._stack.enter_context(server_on(host, self.cluster.jobtracker, **conf))
+        return self._connect(self.network.add("connect", [self.folder]), self.cluster)
+
+    @cached_property
+    def connect_on_s3(self) -> str:
+        return self._connect(self.network.add("connect-s3"), self.cluster_on_s3, **CONNECTOR)
+
+    def _connect(self, host: Host, cluster: StandaloneCluster, **conf: str) -> str:
+        own = {"spark.pyspark.python": sys.executable, "spark.sql.catalogImplementation": "hive"}
+        return self._stack.enter_context(server_on(host, cluster.jobtracker, **own, **conf))
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        store = start_object_store(self.folder / "s3.log", self.network.add("s3"))
+        self._stack.callback(store.stop)
+        return store
 
     @cached_property
     def client(self) -> Host:
@@ -157,18 +180,29 @@ class Sparks:
 
     @cached_property
     def notebook(self) -> subprocess.Popen[str]:
-        return self._stack.enter_context(
-            notebook.running(self.cluster.properties(self.folder, self.client.address), self.client)
-        )
+        return self._notebook(self.cluster, self.client)
+
+    @cached_property
+    def notebook_on_s3(self) -> subprocess.Popen[str]:
+        return self._notebook(self.cluster_on_s3, self.network.add("client-s3"), **CONNECTOR)
+
+    def _notebook(self, cluster: StandaloneCluster, host: Host, **conf: str) -> subprocess.Popen[str]:
+        return self._stack.enter_context(notebook.running(cluster.properties(self.folder, host.address, **conf), host))
 
     def properties(self, variant: str, root: Path) -> dict[str, Any]:
-        if variant == CONNECT:
-            return {"filesystem": root.as_uri(), "jobtracker": self.connect}
-        if variant == FRAMES:
-            return self.cluster.properties(root, self.client.address)
-        return self.cluster.properties(
-            root, self.network.gateway, **{"spark.executor.cores": "1", "spark.sql.catalogImplementation": "hive"}
-        )
+        client = self.network.gateway
+        own = {"spark.executor.cores": "1", "spark.sql.catalogImplementation": "hive"}
+        match variant.removesuffix(ON_S3), variant.endswith(ON_S3):
+            case (kind, False) if kind == CONNECT:
+                return {"filesystem": root.as_uri(), "jobtracker": self.connect}
+            case (kind, False) if kind == FRAMES:
+                return self.cluster.properties(root, self.client.address)
+            case (kind, False):
+                return self.cluster.properties(root, client, **own)
+            case (kind, True) if kind == CONNECT:
+                return self.store.properties(self.connect_on_s3, "/warehouse")
+            case _:
+                return self.store.properties(self.cluster_on_s3.jobtracker, **self.cluster_on_s3.conf(client), **own)
 
     @contextmanager
     def warehouse(self, variant: str) -> Iterator[Hosts]:
@@ -195,7 +229,7 @@ def sparks(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.evidence(cases=1, among="features on hosts")
 @pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("variant", evidence.drawn("variants of hosts", [SUBMIT, CONNECT], 1))
+@pytest.mark.parametrize("variant", evidence.drawn("variants of hosts", VARIANTS, 1))
 def test_feature_gives_on_hosts_what_it_gives_here(sparks: Sparks, variant: str, feature: str, counts: Counts) -> None:
     with sparks.warehouse(variant) as hosts:
         expected = FEATURES[feature](hosts, "here"), rows_of(hosts, "here")
@@ -206,18 +240,22 @@ def test_feature_gives_on_hosts_what_it_gives_here(sparks: Sparks, variant: str,
 @pytest.mark.evidence(cases=1, among="DataFrames on hosts")
 @pytest.mark.skipif(not evidence.does_all("HIVEX_HOSTS"), reason=LONG)
 @pytest.mark.parametrize("operation", notebook.OPERATIONS)
-def test_dataframe_gives_on_hosts_what_it_gives_here(sparks: Sparks, operation: str, counts: Counts) -> None:
-    with sparks.warehouse(FRAMES) as hosts:
+@pytest.mark.parametrize("variant", [FRAMES, pytest.param(f"{FRAMES}{ON_S3}", marks=needs_connector)])
+def test_dataframe_gives_on_hosts_what_it_gives_here(
+    sparks: Sparks, variant: str, operation: str, counts: Counts
+) -> None:
+    with sparks.warehouse(variant) as hosts:
         with hosts.session("here") as session:
             session.sql("SELECT 1")
             spark = SparkSession.builder.getOrCreate().newSession()
             expected = notebook.OPERATIONS[operation](session.warehouse(spark, "here"), session, spark, "on_here")
-        answer = notebook.answer_of(sparks.notebook, hosts, "there", operation)
+        book = sparks.notebook_on_s3 if variant.endswith(ON_S3) else sparks.notebook
+        answer = notebook.answer_of(book, hosts, "there", operation)
         assert "error" not in answer, answer
         if operation.startswith("read"):
             assert answer["result"] == str(expected)
         assert rows_of(hosts, "there") == rows_of(hosts, "here")
-    counts[f"features on hosts of their own, by {FRAMES}"] = {operation: 1}
+    counts[f"features on hosts of their own, by {variant}"] = {operation: 1}
 
 
 @pytest.mark.evidence
