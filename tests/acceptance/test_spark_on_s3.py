@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.files.object_stores import open_object_store
 from airflow_hivex.core.runners import driver_process
 from tests.acceptance.each_statement import as_set, results
 from tests.connect_server import running_server
@@ -51,3 +54,24 @@ def test_each_kind_of_statement_gives_on_s3_what_it_gives_on_a_disk(
         # Spark starts for the cluster without settings of S3.
         expected = as_set(results(metastore, "disk", layout))
         assert as_set(results(metastore, "cloud", layout)) == expected
+
+
+@pytest.mark.evidence(cases=1)
+@pytest.mark.parametrize("tracker", [IN_PROCESS, SUBMIT, CONNECT])
+def test_files_of_the_bucket_of_another_cluster_are_loaded(
+    clouds: dict[str, dict[str, object]], object_store: ObjectStore, sqlite_url: str, tracker: str
+) -> None:
+    other = object_store.properties("local[2]")
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    store = open_object_store(other["filesystem"], other["storage_options"])
+    parquet.write_table(rows, f"{other['filesystem'].removeprefix('s3://')}/sent/rows.parquet", filesystem=store)
+    clusters = {"cloud": clouds[tracker], "other": other}
+    with (
+        Metastore.open(sqlite_url, clusters=clusters, default_cluster="cloud") as metastore,
+        metastore.session() as session,
+    ):
+        session.sql(
+            "CREATE TABLE t (id bigint) STORED AS PARQUET TBLPROPERTIES ('transactional_properties'='insert_only')"
+        )
+        session.sql(f"LOAD DATA INPATH '{other['filesystem']}/sent' INTO TABLE t")
+        assert session.sql("SELECT sum(id) FROM t").rows == [(3,)]

@@ -15,6 +15,7 @@ from airflow_hivex.core.execution.called_functions import declare_called
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.insert_targets import AS_GIVEN, InsertedRows
 from airflow_hivex.core.execution.pushdown import with_safe_pushdown
+from airflow_hivex.core.files.object_stores import spark_settings
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.configuration import LEGACY_ASSIGNMENT, STORE_ASSIGNMENT
 from airflow_hivex.core.model.constraints import Constraints
@@ -81,10 +82,20 @@ def plan_job(
         sources=tuple(sources),
         inserts=tuple(inserts),
         loaded=loaded,
-        spark_conf=configuration_of(context, cluster),
+        spark_conf={**_keys_of_files(context, loaded), **configuration_of(context, cluster)},
     )
     declare_called(context, running.functions, plan.texts)
     return with_safe_pushdown(replace(plan, prelude=(*running.functions.values(), *objects.prelude(plan.texts))))
+
+
+def _keys_of_files(context: StatementContext, loaded: LoadedFiles | None) -> dict[str, str]:
+    """Return the settings with which Spark reads loaded files that lie in the object stores of other clusters."""
+    clusters = context.services.clusters
+    found: dict[str, str] = {}
+    for other in map(clusters.get, clusters) if loaded is not None else ():
+        if loaded is not None and any(other.root.relative(path) is not None for path in loaded.paths):
+            found |= spark_settings(other.filesystem, other.storage_options, {})
+    return found
 
 
 def configuration_of(context: StatementContext, cluster: Cluster) -> dict[str, str]:
