@@ -241,6 +241,12 @@ def test_examples_of_copies_and_of_their_lag_run_one_after_the_other(sqlite_url:
         assert (results[2].rows, results[2].cluster) == ([(2,)], "c2")
 
 
+def test_example_of_the_python_api_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(ROOT / "docs" / "reference" / "python-api.md", "python")
+    exec(example.replace("/data", str(tmp_path)), {})
+    assert capsys.readouterr().out == "2 2\n"
+
+
 def test_example_of_inspect_runs_as_it_stands() -> None:
     (block,) = (
         block for block in blocks(ROOT / "docs" / "how-to" / "query-operator.md", "python") if "import inspect" in block
