@@ -106,13 +106,18 @@ def test_table_that_was_created_again_keeps_its_definition_and_gets_its_rows(tmp
         session.sql(create)
         session.sql("INSERT INTO seen SELECT 'a', timestamp_ntz'2024-01-01 10:00:00', '2024-01-01'")
         session.sql("UPDATE seen SET code = 'b'")
+        session.sql("CREATE TABLE plain (id int)")
+        session.sql("INSERT INTO plain VALUES (1)")
         before = session.sql("SELECT * FROM seen").rows
     with opened(tmp_path, 2) as metastore, metastore.session() as session:
         session.sql(create)
+        session.sql("CREATE TABLE plain (id int)")
         found = {each.name: each for each in metastore.rebuild()}
         assert (found["default.seen"].outcome, found["default.seen"].partitions) == (ImportOutcome.REBUILT, 1)
         assert session.sql("SELECT * FROM seen").rows == before
         assert session.sql("DESCRIBE TABLE seen").rows[0] == ("code", "varchar(5)", "the code")
+        session.sql("INSERT INTO plain VALUES (2)")
+        assert sorted(session.sql("SELECT id FROM plain").rows) == [(1,), (2,)]
         session.sql("UPDATE seen SET code = 'c'")
         assert session.sql("SELECT code, day FROM seen").rows == [("c", "2024-01-01")]
         assert {each.outcome for each in metastore.rebuild()} == {ImportOutcome.PRESENT}

@@ -196,7 +196,8 @@ class Rebuilder:
             reason = "its files have Hive's row ids; drop the empty table, and rebuild it from them"
             raise InvalidOperationError(_OPERATION, stored.full_name, reason)
         if not self._dry_run:
-            names = set(self._services.catalog.list_partition_names(stored.database, stored.name))
+            catalog = self._services.catalog
+            names = catalog.list_partition_names(stored.database, stored.name) if stored.is_partitioned else ()
             new = tuple(each for each in described.partitions if each.name not in names)
             self._writer.fill(self._context, stored, replace(described, partitions=new))
         return self._result(described)
