@@ -42,6 +42,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.asset_events",
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
+                    "airflow_hivex.operators.copy_into",
                     "airflow_hivex.operators.copying",
                     "airflow_hivex.operators.links",
                     "airflow_hivex.operators.namespaces",

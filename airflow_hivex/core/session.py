@@ -206,6 +206,8 @@ class Session:
             return False
         if isinstance(statement, kinds.Insert | kinds.ChangeRows) and statement.evolves:
             return False
+        if isinstance(statement, kinds.CopyInto):
+            return not statement.merges_schema
         if isinstance(statement, kinds.Insert):
             return statement.rows is None
         return isinstance(statement, kinds.Select | kinds.MultiInsert | kinds.ChangeRows)

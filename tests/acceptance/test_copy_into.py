@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -190,3 +191,15 @@ def test_what_may_not_be_read_is_refused(t: Session, tmp_path: Path) -> None:
         t.sql(CSV.replace("'raw'", f"'{tmp_path}/elsewhere'"))
     assert t.sql(f"{CSV} FILES = ('a.csv')").rows_written == 1
     assert rows(t, f"EXPLAIN ROUTE {CSV}")[0][:2] == ("c1", True)
+
+
+def test_columns_of_files_are_added(t: Session, tmp_path: Path) -> None:
+    put(tmp_path / "c1" / "raw" / "a.csv", "ID,price,day\n1,2.5,2024-01-31\n")
+    merged = f"{CSV} COPY_OPTIONS ('mergeSchema' = 'true')"
+    assert t.sql(merged).rows_written == 1
+    put(tmp_path / "c1" / "raw" / "b.csv", "v,id\nb,2\n")
+    t.sql(merged)
+    assert rows(t, "SELECT * FROM t ORDER BY id") == [
+        (1, None, 2.5, date(2024, 1, 31)),
+        (2, "b", None, None),
+    ]

@@ -10,20 +10,24 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from airflow_hivex.core.catalog import loaded_files
 from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.commands.columns import with_merged_columns
+from airflow_hivex.core.commands.rows import with_new_columns
 from airflow_hivex.core.commands.source_files import SourcePlace, find_place, matches
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
-from airflow_hivex.core.execution.select_and_insert import InsertSteps, run_insert
+from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.select_and_insert import InsertSteps, plan_query, run_insert
+from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.files.filesystem import FileStamp
 from airflow_hivex.core.model.loads import LoadedFile, path_key
 from airflow_hivex.core.model.locks import LockComponent
-from airflow_hivex.core.model.objects import Column, StoredTable
+from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import ColumnNaming, LoadedFiles
 from airflow_hivex.core.parser.statements import COPIED_FILES, CopyInto, Insert, Query, ShowCopyHistory
 from airflow_hivex.core.transactions import pending_writes
@@ -60,7 +64,39 @@ def run_copy_into(context: StatementContext, statement: CopyInto) -> Result:
     place.check_links(context, fresh)
     # Files that come later wait for the next load.
     steps.stamps = {name: stamp for name, stamp in stamps.items() if name in fresh}
-    return steps.result(run_insert(context, _insert(statement), steps))
+    insert = _insert(statement)
+    if not statement.merges_schema:
+        return steps.result(run_insert(context, insert, steps))
+
+    def evolved(table: StoredTable) -> Table:
+        return with_merged_columns(table, _columns_of_files(context, insert, steps, table))
+
+    done = with_new_columns(
+        context,
+        statement.KIND,
+        statement.target,
+        evolved,
+        lambda merge: run_insert(context, insert, steps, merge=merge),
+    )
+    return steps.result(done)
+
+
+def _columns_of_files(
+    context: StatementContext, insert: Insert, steps: _CopySteps, table: StoredTable
+) -> Sequence[Column]:
+    """Return the columns of the files, or of the query over them, with the types that Spark finds."""
+
+    def work(running: Running) -> Sequence[Column]:
+        routed = route(context, insert, declarations=running.functions)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s finds the columns of %d files", running.txn_id, len(steps.stamps))
+        query = steps.over_files(routed.statement.query, table, steps.stamps)
+        plan = plan_query(context, running, query, routed, cluster)
+        found = context.run(cluster, replace(plan, max_rows=0)).columns
+        commit_own(context, running)
+        return found
+
+    return in_transaction(context, work, read_only=True)
 
 
 def _listed(context: StatementContext, statement: CopyInto, place: SourcePlace) -> Mapping[str, FileStamp]:
@@ -79,9 +115,9 @@ def _listed(context: StatementContext, statement: CopyInto, place: SourcePlace) 
         if missing is not None:
             raise place.refused(f"FILES names {missing}, and there is no such file in {statement.path}")
         return {name: stamps[name] for name in dict.fromkeys(statement.files)}
-    if statement.pattern is not None:
-        return {name: stamp for name, stamp in stamps.items() if matches(name, statement.pattern)}
-    return stamps
+    if not statement.patterns:
+        return stamps
+    return {name: stamp for name, stamp in stamps.items() if any(matches(name, each) for each in statement.patterns)}
 
 
 @dataclass(slots=True)
@@ -115,22 +151,27 @@ class _CopySteps(InsertSteps):
         if not self.chosen:
             return None
         self.loaded = self._described()
+        log.info(
+            "COPY INTO %s: %d files of %s with %d bytes are loaded; %d other files were loaded before",
+            *(table.full_name, len(self.chosen), place.path, sum(each.size_bytes for each in self.loaded)),
+            self.listed - len(self.chosen),
+        )
+        return self.over_files(query, table, self.chosen)
+
+    def over_files(self, query: Query, table: StoredTable, names: Iterable[str]) -> Query:
+        """Return a query of the statement over those of its files with ``names``."""
         view = f"hivex_files_{uuid.uuid4().hex}"
-        statement = self.statement
+        statement, place = self.statement, self.place
         files = LoadedFiles(
             view,
             statement.format,
-            tuple(place.cluster.uri(place.below(name)) for name in self.chosen),
+            tuple(place.cluster.uri(place.below(name)) for name in names),
             () if statement.selects else _columns(table, statement.columns),
             statement.format_options,
             _naming(statement),
         )
-        edits = tuple(
-            replace(edit, text=edit.text.replace(COPIED_FILES, view, 1)) if edit.text == COPIED_FILES else edit
-            for edit in query.qualifiers
-        )
-        log.info("COPY INTO %s: %d files of %s", table.full_name, len(self.chosen), statement.path)
-        return replace(query, qualifiers=edits, loaded=files)
+        edits = (replace(each, text=view) if each.text == COPIED_FILES else each for each in query.qualifiers)
+        return replace(query, qualifiers=tuple(edits), loaded=files)
 
     def check(self) -> None:
         """Refuse files that have changed or were deleted while they were read."""

@@ -84,7 +84,7 @@ def run_insert_statement(context: StatementContext, statement: Insert) -> Result
         given = _columns_of(context, _with_types_of_new_columns(statement, table))
         return with_merged_columns(table, given if statement.by_name else _by_position(statement, table, given))
 
-    return _retried(
+    return with_new_columns(
         context, statement.kind, statement.target, evolved, lambda merge: run_insert(context, statement, merge=merge)
     )
 
@@ -98,7 +98,7 @@ def run_change_statement(context: StatementContext, statement: ChangeRows) -> Re
     if not statement.evolves:
         return run_change(context, statement)
     evolved = _evolved_by(context, statement)
-    return _retried(
+    return with_new_columns(
         context, statement.kind, statement.target, evolved, lambda merge: run_change(context, statement, merge=merge)
     )
 
@@ -113,12 +113,12 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
     if not changes.evolves:
         return run_explain_changes(context, statement)
     evolved = _evolved_by(context, changes)
-    return _retried(
+    return with_new_columns(
         context, changes.kind, changes.target, evolved, lambda merge: run_explain_changes(context, statement, merge)
     )
 
 
-def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
+def with_new_columns(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
     """Return the result of ``run``, which gets the new columns that ``evolved`` finds (None: no new columns).
 
     If another statement changes the table's columns meanwhile, both functions are called again.

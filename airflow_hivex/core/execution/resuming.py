@@ -98,8 +98,10 @@ def resumable(
 ) -> PendingOperation | None:
     """Return the operation of a job for which another session can wait, or None if no session can resume the job."""
     is_simple = plan.write is not None and plan.write.format in _COUNTED_FORMATS
-    # Separate operations compute the source of a MERGE, and their rows are gone when their session ends.
-    if pending is None or not pending.writer or not is_simple or (plan.changes and plan.changes.source is not None):
+    # Separate operations compute the source of a MERGE, and their rows are gone when their session ends. A statement
+    # that loads files can find other files in a later session.
+    has_own_source = (plan.changes is not None and plan.changes.source is not None) or plan.loaded is not None
+    if pending is None or not pending.writer or not is_simple or has_own_source:
         return None
     running.operation = PendingOperation(context.services, table, pending, fingerprint(context))
     return running.operation

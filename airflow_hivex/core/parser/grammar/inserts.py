@@ -334,8 +334,8 @@ def make_copy_into(parts: Parts) -> CopyInto:
     Raises:
         StatementSyntaxError: an option is unknown, or FILES and PATTERN are both given.
     """
-    if "files" in parts and "pattern" in parts:
-        raise parts.cursor.error("FILES and PATTERN do not go together", parts.token("pattern"))
+    if "files" in parts and "patterns" in parts:
+        raise parts.cursor.error("FILES and PATTERN do not go together", parts.token("patterns"))
     options: dict[str, bool] = {}
     known = {name.lower(): name for name in _COPY_OPTIONS}
     for name, value in (parts["copy_options"] or {}).items():
@@ -357,7 +357,7 @@ def make_copy_into(parts: Parts) -> CopyInto:
         selects=source is not None,
         columns=parts["columns"],
         files=parts["files"] or (),
-        pattern=parts["pattern"],
+        patterns=parts["patterns"] or (),
         format_options=parts["format_options"] or {},
         force=options.get("force", False),
         reloads_changed=options.get("allowOverwrites", False),

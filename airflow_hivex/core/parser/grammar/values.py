@@ -387,6 +387,10 @@ def _texts(cursor: Cursor) -> tuple[str, ...]:
     return found
 
 
+def _patterns(cursor: Cursor) -> tuple[str, ...]:
+    return _texts(cursor) if cursor.at_symbol("(") else (read_string(cursor, "a pattern"),)
+
+
 def _stored_as(cursor: Cursor) -> str:
     if cursor.at("INPUTFORMAT"):
         raise cursor.expected("a format")
@@ -469,6 +473,7 @@ KINDS: Mapping[str, ValueKind] = {
     "partition_order": ValueKind("a partition column", _partition_order),
     "path": _string("a path"),
     "pattern": ValueKind("a pattern", _pattern),
+    "patterns": ValueKind("a pattern", _patterns),
     "percent": ValueKind("a percentage", _percent),
     "place": ValueKind("FIRST or AFTER", _place),
     "pool": _string("the name of a pool, a string"),

@@ -425,8 +425,8 @@ class CopyInto(QueryStatement):
     """A load of those files of a folder into a table that the table has not loaded before.
 
     ``path`` is the folder or file, which ``query`` reads as :data:`COPIED_FILES`. ``selects`` is true if the user has
-    written the query. ``columns`` is the column list, or None. ``files`` are paths below ``path``, and ``pattern`` is a
-    glob pattern for such paths. ``format_options`` are options of Spark's reader. With ``force`` files are loaded that
+    written the query. ``columns`` is the column list, or None. ``files`` are paths below ``path``, and ``patterns`` are
+    glob patterns for such paths. ``format_options`` are options of Spark's reader. With ``force`` files are loaded that
     were loaded before, with ``reloads_changed`` only the changed ones among them. With ``merges_schema`` columns of the
     files that the table lacks are added to the table.
     """
@@ -434,7 +434,7 @@ class CopyInto(QueryStatement):
     KIND = "COPY INTO"
     SYNTAX = (
         "COPY INTO <target table> [<columns column_names>] FROM {<source copied_query> | <path>} "
-        "FILEFORMAT '=' <format copied_format> [FILES '=' <files texts> & PATTERN '=' <pattern quoted_pattern> "
+        "FILEFORMAT '=' <format copied_format> [FILES '=' <files texts> & PATTERN '=' <patterns> "
         "& FORMAT_OPTIONS <format_options properties> & COPY_OPTIONS <copy_options properties>]",
     )
     REFUSED = (
@@ -451,7 +451,7 @@ class CopyInto(QueryStatement):
     selects: bool = False
     columns: tuple[str, ...] | None = None
     files: tuple[str, ...] = ()
-    pattern: str | None = None
+    patterns: tuple[str, ...] = ()
     format_options: Mapping[str, str] = field(default_factory=dict)
     force: bool = False
     reloads_changed: bool = False
