@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -11,7 +12,13 @@ import pytest
 from pyarrow import orc, parquet
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import InvalidOperationError, JobError, LocationOutsideClusterError, NoSuchColumnError
+from airflow_hivex.core.errors import (
+    InvalidOperationError,
+    JobError,
+    LocationOutsideClusterError,
+    NoSuchColumnError,
+    UnfitRowError,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -39,7 +46,7 @@ def test_each_file_is_loaded_once(t: Session, tmp_path: Path) -> None:
     put(raw / "a.csv", "id,v\n1,a\n")
     put(raw / "day=1" / "b.csv", "V,id\nb,2\n")
     done = t.sql(CSV.replace("'raw'", "'raw/a.csv'"))
-    assert done.rows == [(1, 0, 0, 9, 1)]
+    assert done.rows == [(1, 0, 0, 9, 1, 0)]
     done = t.sql(CSV)
     assert dict(zip(done.columns, done.rows[0], strict=True)) == {
         "files_loaded": 1,
@@ -47,8 +54,9 @@ def test_each_file_is_loaded_once(t: Session, tmp_path: Path) -> None:
         "files_changed": 0,
         "bytes_loaded": 9,
         "rows_loaded": 1,
+        "rows_rejected": 0,
     }
-    assert t.sql(CSV).rows == [(0, 2, 0, 0, 0)]
+    assert t.sql(CSV).rows == [(0, 2, 0, 0, 0, 0)]
     assert rows(t, "SELECT * FROM t ORDER BY id") == [(1, "a"), (2, "b")]
     assert [row[0] for row in rows(t, "SHOW COPY HISTORY t")] == ["raw/day=1/b.csv", "raw/a.csv"]
 
@@ -60,9 +68,9 @@ def test_only_options_load_a_file_again(t: Session, tmp_path: Path) -> None:
     # A touched file has not changed.
     (tmp_path / "c1" / "raw" / "a").touch()
     put(tmp_path / "c1" / "raw" / "b", "id,v\n2,new\n")
-    assert t.sql(CSV).rows == [(0, 3, 1, 0, 0)]
-    assert t.sql(f"{CSV} COPY_OPTIONS ('allowOverwrites' = 'true')").rows == [(1, 2, 0, 11, 1)]
-    assert t.sql(f"{CSV} PATTERN = '[ac]' COPY_OPTIONS ('force' = 'true')").rows == [(2, 0, 0, 18, 2)]
+    assert t.sql(CSV).rows == [(0, 3, 1, 0, 0, 0)]
+    assert t.sql(f"{CSV} COPY_OPTIONS ('allowOverwrites' = 'true')").rows == [(1, 2, 0, 11, 1, 0)]
+    assert t.sql(f"{CSV} PATTERN = '[ac]' COPY_OPTIONS ('force' = 'true')").rows == [(2, 0, 0, 18, 2, 0)]
     assert len(rows(t, "SHOW COPY HISTORY t")) == 3
 
 
@@ -70,14 +78,14 @@ def test_a_transaction_remembers_its_own_files_until_it_ends(metastore: Metastor
     put(tmp_path / "c1" / "raw" / "a.csv", "id,v\n1,a\n")
     t.sql("START TRANSACTION")
     assert t.sql(CSV).rows_written == 1
-    assert t.sql(CSV).rows == [(0, 1, 0, 0, 0)]
+    assert t.sql(CSV).rows == [(0, 1, 0, 0, 0, 0)]
     assert rows(t, "SHOW COPY HISTORY t") == []
     t.sql("ROLLBACK")
     t.sql("START TRANSACTION")
     t.sql("INSERT INTO t VALUES (0, 'before')")
     t.sql(CSV)
     t.sql("COMMIT")
-    assert t.sql(CSV).rows == [(0, 1, 0, 0, 0)]
+    assert t.sql(CSV).rows == [(0, 1, 0, 0, 0, 0)]
     assert rows(t, "SELECT * FROM t ORDER BY id") == [(0, "before"), (1, "a")]
     # The files belong to the table, not to its name.
     t.sql("CREATE DATABASE other")
@@ -202,4 +210,64 @@ def test_columns_of_files_are_added(t: Session, tmp_path: Path) -> None:
     assert rows(t, "SELECT * FROM t ORDER BY id") == [
         (1, None, 2.5, date(2024, 1, 31)),
         (2, "b", None, None),
+    ]
+
+
+REJECTS = "CREATE TABLE rejects (file string, column_name string, reason string, record string)"
+
+
+def test_rows_that_do_not_fit_are_an_error_or_go_to_a_table(t: Session, tmp_path: Path) -> None:
+    raw = tmp_path / "c1" / "raw"
+    put(raw / "good.csv", "id,v\n0,zero\n")
+    raw.joinpath("a b.csv.gz").write_bytes(gzip.compress(b"id,v\n1,a\nx,b\n2\n3,c,d\n4,e\n"))
+    with pytest.raises(UnfitRowError) as error:
+        t.sql(CSV)
+    assert "raw/a b.csv.gz, line 3, column id: 'x' is not a valid bigint. Nothing was loaded" in str(error.value)
+    expected = [
+        ("raw/a b.csv.gz", 3, "id", "'x' is not a valid bigint", "x,b"),
+        ("raw/a b.csv.gz", 4, None, "the row has fewer than 2 fields", "2"),
+        ("raw/a b.csv.gz", 5, None, "the row has more than 2 fields", "3,c,d"),
+    ]
+    assert t.sql(CSV.replace("FORMAT_O", "VALIDATE FORMAT_O")).rows == expected
+    assert t.sql(CSV.replace("FORMAT_O", "VALIDATE 1 ROWS FORMAT_O")).rows == expected[:1]
+    assert rows(t, "SELECT * FROM t") == rows(t, "SHOW COPY HISTORY t") == []
+    t.sql(REJECTS)
+    done = t.sql(f"{CSV} ON_ERROR = CONTINUE REJECTS INTO rejects")
+    assert (done.rows, done.rows_written) == ([(2, 0, 0, done.rows[0][3], 3, 3)], 3)
+    assert rows(t, "SELECT * FROM t ORDER BY id") == [(0, "zero"), (1, "a"), (4, "e")]
+    found = rows(t, "SELECT column_name, reason, record FROM rejects ORDER BY record DESC")
+    assert found == [row[2:] for row in expected if row[4] == "x,b"] + [expected[2][2:], expected[1][2:]]
+    assert t.sql(f"{CSV} ON_ERROR = CONTINUE REJECTS INTO rejects").rows == [(0, 2, 0, 0, 0, 0)]
+
+
+GERMAN = 'Nr;Größe;Preis\r\n1;größer;1.234,56\r\n2;"ein;Wort";0,5\r\n'
+
+
+@pytest.mark.parametrize(
+    ("encoding", "option"), [("cp1252", "windows-1252"), ("utf-8-sig", "UTF-8"), ("utf-16", "UTF-16")]
+)
+def test_files_of_excel_are_read(session: Session, tmp_path: Path, encoding: str, option: str) -> None:
+    path = tmp_path / "c1" / "raw" / "a.csv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(GERMAN.encode(encoding))
+    session.sql("CREATE TABLE t (nr int, `größe` string, preis double)")
+    session.sql(
+        "COPY INTO t FROM 'raw' FILEFORMAT = CSV "
+        f"FORMAT_OPTIONS ('header' = 'true', 'sep' = ';', 'encoding' = '{option}', 'locale' = 'de-DE')"
+    )
+    assert rows(session, "SELECT * FROM t ORDER BY nr") == [(1, "größer", 1234.56), (2, "ein;Wort", 0.5)]
+    path.with_name("b.csv").write_bytes((GERMAN + "3;drei;drei\r\n").encode(encoding))
+    with pytest.raises(UnfitRowError, match=r"b\.csv, line 4, column Preis: 'drei' is not a valid double"):
+        session.sql(
+            "COPY INTO t FROM 'raw' FILEFORMAT = CSV "
+            f"FORMAT_OPTIONS ('header' = 'true', 'sep' = ';', 'encoding' = '{option}', 'locale' = 'de-DE')"
+        )
+
+
+def test_lines_that_are_not_json_are_found(t: Session, tmp_path: Path) -> None:
+    put(tmp_path / "c1" / "raw" / "a.json", '{"id": 1, "v": "a"}\n{"id": "x"}\nnot json\n')
+    found = t.sql("COPY INTO t FROM 'raw' FILEFORMAT = JSON VALIDATE ALL").rows
+    assert [row[1:4] for row in found] == [
+        (2, "id", "'x' is not a valid bigint"),
+        (3, None, "the line is not a JSON object"),
     ]

@@ -13,7 +13,7 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.execution.select_and_insert import explained, partition_exists
+from airflow_hivex.core.execution.select_and_insert import InsertSteps, explained, partition_exists
 from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes
 from airflow_hivex.core.model.clusters import Cluster
@@ -34,12 +34,13 @@ class _Branch:
     rows: InsertedRows
 
 
-def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
-    """Run all INSERTs, and return the total number of written rows."""
+def run_multi_insert(context: StatementContext, statement: MultiInsert, steps: InsertSteps | None = None) -> Result:
+    """Run all INSERTs, and return the total number of written rows. ``steps`` are additional steps of the statement."""
+    own = steps or InsertSteps()
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
-        routed = route(context, statement, running)
+        routed = route(context, statement, running, locks=own.locks())
         branches = [_Branch(*each) for each in zip(routed.statement.inserts, routed.targets, routed.rows, strict=True)]
         _check_apart(branches)
         cluster = chosen_cluster(context, routed)
@@ -49,14 +50,28 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
             if running.joined is None:
                 context.services.transactions.abort(running.txn_id, "the partitions exist already")
             return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
+        queries = [own.choose(running, branch.target, branch.insert.query) for branch in chosen]
+        if any(query is None for query in queries):
+            if running.joined is None:
+                context.services.transactions.abort(running.txn_id, "there is nothing to insert")
+            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
         writes = [
             begin_write(context, running, branch.target, cluster, branch.rows, number=number)
             for number, branch in enumerate(chosen)
         ]
-        inserts = [branch.insert for branch in chosen]
+        inserts = [
+            replace(branch.insert, query=query)
+            for branch, query in zip(chosen, queries, strict=True)
+            if query is not None
+        ]
+        of_branch = {id(branch.insert): insert for branch, insert in zip(chosen, inserts, strict=True)}
+        all_inserts = tuple(of_branch.get(id(each), each) for each in routed.statement.inserts)
+        routed = replace(routed, statement=replace(routed.statement, inserts=all_inserts))
         plan = _plan(context, running, inserts, [write.write for write in writes], routed, cluster)
         written = context.run(cluster, plan)
-        end_writes(context, running, list(zip(writes, written.inserted, strict=True)))
+        done = list(zip(writes, written.inserted, strict=True))
+        end_writes(context, running, done, own.check, own.also, own.loaded)
+        own.count([sum(each.rows for each in directories) for directories in written.inserted])
         rows_written = sum(directory.rows for directories in written.inserted for directory in directories)
         return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=rows_written, route=routed.route)
 
@@ -143,4 +158,5 @@ def _plan(
             PlannedInsert(texts[id(insert)], replace(write, texts=insert.query.texts))
             for insert, write in zip(inserts, writes, strict=True)
         ),
+        loaded=next((query.loaded for query in queries if query.loaded is not None), None),
     )

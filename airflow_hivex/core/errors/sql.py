@@ -59,6 +59,24 @@ class ConstraintViolationError(pep249.IntegrityError, SqlError):
         )
 
 
+class UnfitRowError(pep249.DataError, SqlError):
+    """A row of a file does not fit the columns of its table. ``line`` counts from 1, and is None if it is not known."""
+
+    table: str
+    file: str
+    line: int | None
+    column: str | None
+    reason: str
+
+    def _describe(self) -> str:
+        line = "" if self.line is None else f", line {self.line}"
+        column = "" if self.column is None else f", column {self.column}"
+        return (
+            f"COPY INTO {self.table}: {self.file}{line}{column}: {self.reason}. Nothing was loaded; correct the file, "
+            "or load the other rows by ON_ERROR = CONTINUE REJECTS INTO a table. VALIDATE lists such rows."
+        )
+
+
 class ReplaceConditionError(pep249.DataError, SqlError):
     """A row to insert does not satisfy the condition of REPLACE WHERE. ``sample`` has some values of the row."""
 

@@ -141,6 +141,9 @@ class InsertSteps:
     def also(self, connection: Connection) -> None:
         """Take part in the commit of the statement's own transaction."""
 
+    def count(self, rows: Sequence[int]) -> None:
+        """Take the numbers of rows that each of several INSERTs has written."""
+
 
 def run_insert(
     context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None

@@ -164,7 +164,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:
-            registered.append(loaded_files.register(spark, plan.loaded))
+            registered += loaded_files.register(spark, plan.loaded)
         arguments = _arguments(spark, plan.parameters)
         if plan.changes is not None and plan.explain is not None:
             assert plan.write is not None

@@ -1,4 +1,4 @@
-"""The rows of the files that LOAD DATA and COPY INTO name, as a temporary view of the job."""
+"""The rows of the files that LOAD DATA and COPY INTO name, as temporary views of the job."""
 
 from __future__ import annotations
 
@@ -6,28 +6,39 @@ import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DecimalType, DoubleType, FloatType, StringType, StructField, StructType
 
 from airflow_hivex.core.job import data_files
-from airflow_hivex.core.job.assignment import field, quoted
+from airflow_hivex.core.job.assignment import field, quoted, text_literal
 from airflow_hivex.core.job.configuration import READ_OPTIONS
-from airflow_hivex.core.model.plans import ColumnNaming, LoadedFiles
+from airflow_hivex.core.model.plans import UNFIT_COLUMNS, ColumnNaming, LoadedFiles
 
 _WITH_NAMES = ("avro", "orc", "parquet")
 """Formats whose files have the names and types of columns."""
 _SPECIAL = re.compile(r"([\\*?\[\]{},^])")
-_UNFIT = "_corrupt_record"
+_SPARKS_RECORD = "_corrupt_record"
+"""The column that Spark adds to the columns of JSON files, for lines that are not JSON."""
+_RECORD, _FILE, _TEXTS = "__record", "__file", "__texts"
+_CAST = "hivex.cast"
+_LOCALISED = DecimalType(38, 12)
+_MOST_CHARACTERS = 100
 _WIDE_ENCODING = re.compile(r"utf-?(16|32)(le|be)?")
+_NOT_OF_A_RECORD = ("header", "encoding", "charset", "multiline", "linesep", "inferschema", "mode", "enforceschema")
 
 
-def register(spark: SparkSession, loaded: LoadedFiles) -> str:
-    """Create a temporary view of the files' rows, and return its name."""
-    if loaded.naming is not None:
-        rows = _copied(spark, loaded, loaded.naming)
-    else:
+def register(spark: SparkSession, loaded: LoadedFiles) -> list[str]:
+    """Create temporary views of the files' rows, and return their names."""
+    if loaded.naming is None:
         rows = _described(spark, loaded) if loaded.format in _WITH_NAMES else _undescribed(spark, loaded)
+    elif loaded.format in _WITH_NAMES or loaded.format == "text":
+        rows = _with_all_columns(spark, loaded)
+    elif loaded.splits:
+        return _split(spark, loaded, loaded.naming)
+    else:
+        fields, options = _schema(spark, loaded, loaded.naming)
+        rows = _read(spark, loaded, fields, {"mode": "FAILFAST", **options}).selectExpr(*map(_value, fields))
     rows.createOrReplaceTempView(loaded.view)
-    return loaded.view
+    return [loaded.view]
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
@@ -41,10 +52,8 @@ def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 
 def _with_all_columns(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
     # The columns of all files are read, so a file with more columns than the first one loses none.
-    reader = data_files.source(spark, loaded.format).options(
-        **{**READ_OPTIONS, "mergeSchema": "true", **loaded.options}
-    )
-    return _load(reader, loaded.paths)
+    options = {**READ_OPTIONS, "mergeSchema": "true", **(loaded.options if loaded.naming is not None else {})}
+    return _load(data_files.source(spark, loaded.format).options(**options), loaded.paths)
 
 
 def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
@@ -64,21 +73,20 @@ def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     return data_files.load(reader, [_SPECIAL.sub(r"\\\1", path) for path in paths])
 
 
-def _copied(spark: SparkSession, loaded: LoadedFiles, naming: ColumnNaming) -> DataFrame:
-    """Return the rows of the files of a COPY INTO. A row that its format or a column's type does not allow is an error.
+# The rows of CSV and JSON files for COPY INTO. A row that its format or a column's type does not allow does not fit.
 
-    The names in the header of a CSV file, or in JSON, are found without regard to case.
-    """
-    if loaded.format in _WITH_NAMES or loaded.format == "text":
-        return _with_all_columns(spark, loaded)
+
+def _schema(spark: SparkSession, loaded: LoadedFiles, naming: ColumnNaming) -> tuple[list[StructField], dict[str, str]]:
+    """Return a pair: the columns of the files, and the options of the reader."""
     options = _reading_options(loaded.format, loaded.options)
+    # The document of a plan has the naming as a text.
     if naming == ColumnNaming.BY_POSITION:
         fields = [field(column) for column in loaded.columns]
     else:
         fields = _fields_of_files(spark, loaded, options, infers=naming == ColumnNaming.INFERRED)
-    strict = {"mode": "FAILFAST", "columnPruning": "false", "enforceSchema": "false", **options}
-    reader = data_files.source(spark, loaded.format).options(**{**READ_OPTIONS, **strict})
-    return _load(reader.schema(StructType(fields)), loaded.paths)
+    if loaded.format == "csv" and "locale" in options:
+        fields = [_localised(each) for each in fields]
+    return fields, options
 
 
 def _reading_options(format: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -93,7 +101,7 @@ def _reading_options(format: str, options: Mapping[str, str]) -> dict[str, str]:
 def _fields_of_files(
     spark: SparkSession, loaded: LoadedFiles, options: Mapping[str, str], *, infers: bool
 ) -> list[StructField]:
-    """Return the columns of CSV or JSON files. Columns of the target have the target's types.
+    """Return the columns of CSV or JSON files, found without regard to case. Columns of the target have its types.
 
     The columns of CSV files are those of the first file. Spark compares the headers of the other files with them.
     """
@@ -109,6 +117,88 @@ def _fields_of_files(
         target = of_target.get(each.name.lower())
         if target is not None:
             fields.append(StructField(each.name, target.dataType, nullable=True, metadata=target.metadata))
-        elif each.name != _UNFIT:
+        elif each.name != _SPARKS_RECORD:
             fields.append(StructField(each.name, each.dataType))
     return fields or [StructField(column.name, StringType()) for column in loaded.columns]
+
+
+def _localised(item: StructField) -> StructField:
+    """Return a column of floating-point numbers as a column of decimals, which Spark reads by the rules of a locale."""
+    if not isinstance(item.dataType, DoubleType | FloatType):
+        return item
+    return StructField(item.name, _LOCALISED, metadata={_CAST: item.dataType.simpleString()})
+
+
+def _value(item: StructField) -> str:
+    name, cast = quoted(item.name), (item.metadata or {}).get(_CAST)
+    return name if cast is None else f"CAST({name} AS {cast}) AS {name}"
+
+
+def _read(
+    spark: SparkSession, loaded: LoadedFiles, fields: Sequence[StructField], options: Mapping[str, str]
+) -> DataFrame:
+    whole = {**READ_OPTIONS, "columnPruning": "false", "enforceSchema": "false", **options}
+    return _load(
+        data_files.source(spark, loaded.format).options(**whole).schema(StructType(list(fields))), loaded.paths
+    )
+
+
+def _split(spark: SparkSession, loaded: LoadedFiles, naming: ColumnNaming) -> list[str]:
+    """Create a view of the rows that fit, and a view of the rows that do not fit. Return the names of both."""
+    fields, options = _schema(spark, loaded, naming)
+    lenient = {**options, "mode": "PERMISSIVE", "columnnameofcorruptrecord": _RECORD}
+    rows = _read(spark, loaded, [*fields, StructField(_RECORD, StringType())], lenient)
+    # Spark refuses to read the record alone. This condition reads the columns, and is always true.
+    columns = ", ".join(quoted(each.name) for each in fields)
+    reads_all = f"concat(CAST(hash({columns}) AS STRING), '') <> ''"
+    fit = rows.where(f"{_RECORD} IS NULL AND {reads_all}").selectExpr(*map(_value, fields))
+    fit.createOrReplaceTempView(loaded.view)
+    unfit = rows.where(f"{_RECORD} IS NOT NULL AND {reads_all}")
+    unfit = unfit.selectExpr("*", f"_metadata.file_path AS {_FILE}")
+    unfit = unfit.selectExpr("*", f"{_texts(loaded.format, fields, options)} AS {_TEXTS}")
+    values = (_FILE, *_reason(loaded.format, fields), _RECORD)
+    named = (f"{value} AS {name}" for value, name in zip(values, UNFIT_COLUMNS, strict=True))
+    unfit.selectExpr(*named).createOrReplaceTempView(loaded.unfit_view)
+    return [loaded.view, loaded.unfit_view]
+
+
+def _texts(format: str, fields: Sequence[StructField], options: Mapping[str, str]) -> str:
+    """Return Spark SQL for the texts of the fields of a record: a map of JSON, or a struct for CSV.
+
+    The struct has a struct ``exact`` with the fields ``f0``, ``f1``, ... and with ``other``, which is NULL if the
+    record has one field for each column. ``more`` is the first field behind the columns.
+    """
+    if format == "json":
+        return f"from_json({_RECORD}, 'map<string,string>')"
+    given = {name: value for name, value in options.items() if name not in _NOT_OF_A_RECORD}
+    names = [f"f{number}" for number in range(len(fields))]
+
+    def parsed(columns: Sequence[str], more: Mapping[str, str]) -> str:
+        pairs = {**given, "mode": "PERMISSIVE", **more}.items()
+        listed = ", ".join(text_literal(each) for pair in pairs for each in pair)
+        schema = text_literal(", ".join(f"{name} STRING" for name in columns))
+        return f"from_csv({_RECORD}, {schema}, map({listed}))"
+
+    exact = parsed([*names, "other"], {"columnNameOfCorruptRecord": "other"})
+    wide = parsed([*names, "more"], {})
+    return f"named_struct('exact', {exact}, 'more', {wide}.more)"
+
+
+def _reason(format: str, fields: Sequence[StructField]) -> tuple[str, str]:
+    """Return Spark SQL for the column that does not fit (or NULL), and for the reason."""
+    columns, reasons = [], []
+    for number, each in enumerate(fields):
+        text = f"{_TEXTS}[{text_literal(each.name)}]" if format == "json" else f"{_TEXTS}.exact.f{number}"
+        is_unfit = f"{text} IS NOT NULL AND {quoted(each.name)} IS NULL"
+        wanted = (each.metadata or {}).get(_CAST) or each.dataType.simpleString()
+        columns.append(f"WHEN {is_unfit} THEN {text_literal(each.name)}")
+        shown = f'concat("\'", left({text}, {_MOST_CHARACTERS}), "\' is not a valid {wanted}")'
+        reasons.append(f"WHEN {is_unfit} THEN {shown}")
+    if format == "json":
+        is_other, other = f"{_TEXTS} IS NULL", "'the line is not a JSON object'"
+    else:
+        count = len(fields)
+        is_other = f"{_TEXTS}.exact.other IS NOT NULL"
+        other = f"concat('the row has ', IF({_TEXTS}.more IS NULL, 'fewer', 'more'), ' than {count} fields')"
+    column = f"CASE WHEN {is_other} THEN NULL {' '.join(columns)} END"
+    return column, f"CASE WHEN {is_other} THEN {other} {' '.join(reasons)} ELSE 'the row cannot be read' END"

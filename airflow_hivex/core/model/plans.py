@@ -98,12 +98,17 @@ class ColumnNaming(enum.StrEnum):
     """As ``BY_NAME``, but Spark finds the types of columns that the target lacks."""
 
 
+UNFIT_COLUMNS = ("file", "column_name", "reason", "record")
+"""The columns of rows that do not fit: URI of the file, column or NULL, reason, and the text of the row."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
     """The files of LOAD DATA or COPY INTO. The query reads them under the name ``view``. ``paths`` are their URIs.
 
     ``columns`` are the columns of the target, in its order. ``options`` are the options of Spark's reader. ``naming``
-    is set for COPY INTO.
+    is set for COPY INTO. A row that its format or a column's type does not allow is an error or, if ``splits`` is true,
+    a row of ``unfit_view`` with the columns :data:`UNFIT_COLUMNS`.
     """
 
     view: str
@@ -112,6 +117,12 @@ class LoadedFiles:
     columns: tuple[Column, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     naming: ColumnNaming | None = None
+    splits: bool = False
+
+    @property
+    def unfit_view(self) -> str:
+        """Return the name of the view with the rows that do not fit."""
+        return f"{self.view}_unfit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,6 +328,26 @@ def _of_files(query: Query, start: int) -> Query:
 _COPY_OPTIONS = ("force", "mergeSchema", "allowOverwrites")
 
 
+def _check_splits(parts: Parts) -> None:
+    """Refuse VALIDATE and ON_ERROR = CONTINUE in statements that cannot find single rows that do not fit.
+
+    Raises:
+        StatementSyntaxError: the format or another clause of the statement does not go together with the clause.
+    """
+    clause = next((name for name in ("rejects", "validates") if name in parts), None)
+    if clause is None:
+        return
+    reason = ""
+    if parts["format"] not in ("csv", "json"):
+        reason = "single rows are only found in CSV and JSON files"
+    elif "validates" in parts and "rejects" in parts:
+        reason = "VALIDATE writes nothing; leave ON_ERROR out"
+    elif any(name.lower() == "mergeschema" for name in parts["copy_options"] or {}) and clause == "rejects":
+        reason = "ON_ERROR = CONTINUE does not go together with mergeSchema"
+    if reason:
+        raise parts.cursor.error(reason, parts.token(clause) if clause in parts.places else parts.first)
+
+
 def make_copy_into(parts: Parts) -> CopyInto:
     """Return the statement COPY INTO.
 
@@ -336,6 +356,7 @@ def make_copy_into(parts: Parts) -> CopyInto:
     """
     if "files" in parts and "patterns" in parts:
         raise parts.cursor.error("FILES and PATTERN do not go together", parts.token("patterns"))
+    _check_splits(parts)
     options: dict[str, bool] = {}
     known = {name.lower(): name for name in _COPY_OPTIONS}
     for name, value in (parts["copy_options"] or {}).items():
@@ -362,4 +383,8 @@ def make_copy_into(parts: Parts) -> CopyInto:
         force=options.get("force", False),
         reloads_changed=options.get("allowOverwrites", False),
         merges_schema=options.get("mergeSchema", False),
+        validates="validates" in parts,
+        validates_all="validates_all" in parts,
+        **({} if parts["most_rows"] is None else {"most_rows": parts["most_rows"]}),
+        rejects=parts["rejects"],
     )

@@ -428,14 +428,18 @@ class CopyInto(QueryStatement):
     written the query. ``columns`` is the column list, or None. ``files`` are paths below ``path``, and ``patterns`` are
     glob patterns for such paths. ``format_options`` are options of Spark's reader. With ``force`` files are loaded that
     were loaded before, with ``reloads_changed`` only the changed ones among them. With ``merges_schema`` columns of the
-    files that the table lacks are added to the table.
+    files that the table lacks are added to the table. With ``validates`` nothing is written, and the first rows that do
+    not fit are returned: at most ``most_rows`` of them, or all with ``validates_all``. ``rejects`` is the table that
+    gets such rows, or None if such a row is an error.
     """
 
     KIND = "COPY INTO"
     SYNTAX = (
         "COPY INTO <target table> [<columns column_names>] FROM {<source copied_query> | <path>} "
-        "FILEFORMAT '=' <format copied_format> [FILES '=' <files texts> & PATTERN '=' <patterns> "
-        "& FORMAT_OPTIONS <format_options properties> & COPY_OPTIONS <copy_options properties>]",
+        "FILEFORMAT '=' <format copied_format> [VALIDATE !validates [ALL !validates_all | <most_rows row_count> ROWS]] "
+        "[FILES '=' <files texts> & PATTERN '=' <patterns> "
+        "& FORMAT_OPTIONS <format_options properties> & COPY_OPTIONS <copy_options properties> "
+        "& ON_ERROR '=' {ABORT | CONTINUE REJECTS INTO <rejects table>}]",
     )
     REFUSED = (
         (
@@ -456,11 +460,15 @@ class CopyInto(QueryStatement):
     force: bool = False
     reloads_changed: bool = False
     merges_schema: bool = False
+    validates: bool = False
+    validates_all: bool = False
+    most_rows: int = 10
+    rejects: TableName | None = None
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the table, with the role INSERT."""
-        return ((self.target, (Role.INSERT,)),)
+        """Return the table and the table of rejected rows, with the role INSERT."""
+        return tuple((name, (Role.INSERT,)) for name in (self.target, self.rejects) if name is not None)
 
 
 @dataclass(frozen=True, slots=True)
