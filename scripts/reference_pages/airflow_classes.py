@@ -19,6 +19,7 @@ _PACKAGE = Path(__file__).parents[2] / "airflow_hivex"
 # Each section with its modules, and the page that shows how to use them.
 _SECTIONS = {
     "Queries": (("operators/query.py",), "../how-to/query-operator.md"),
+    "Files": (("operators/copy_into.py",), "../how-to/load-files.md"),
     "Transactions over tasks": (("operators/transaction.py",), "../how-to/transactions-over-tasks.md"),
     "Links": (("operators/links.py",), "../how-to/namespaces.md"),
     "Namespaces": (("operators/namespaces.py",), "../how-to/move-a-namespace.md"),

@@ -166,7 +166,7 @@ def _texts(format: str, fields: Sequence[StructField], options: Mapping[str, str
     """Return Spark SQL for the texts of the fields of a record: a map of JSON, or a struct for CSV.
 
     The struct has a struct ``exact`` with the fields ``f0``, ``f1``, ... and with ``other``, which is NULL if the
-    record has one field for each column. ``more`` is the first field behind the columns.
+    record has one field for each column. ``more`` is the first field after these.
     """
     if format == "json":
         return f"from_json({_RECORD}, 'map<string,string>')"
