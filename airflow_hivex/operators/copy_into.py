@@ -34,13 +34,36 @@ class HivexCopyIntoOperator(HivexQueryOperator):
     :param format_options: options of Spark's reader, such as ``{"header": "true"}`` (templated)
     :param copy_options: options of the load: ``force``, ``allowOverwrites``, ``mergeSchema`` (templated)
 
-    Other arguments are those of :class:`~airflow_hivex.operators.query.HivexQueryOperator`, such as ``database``,
-    ``transaction`` and ``deferrable``.
+    :param database: the current database; None for the database of the connection (templated)
+    :param transaction: the group whose transaction the statement joins, or the id of an open transaction (templated)
+    :param conflict_retries: the most retries, after a pause, of a statement that a write conflict or deadlock has
+        aborted
+    :param show_return_value_in_logs: whether to log the result
+    :param asset_events: whether to send an event for the asset of the table
+    :param asset_partitions: whether to send an event for each written partition, with its name as the partition key
+    :param deferrable: True: the load runs in the triggerer, which needs a Spark Connect server; without one the task
+        fails. None: as ``[operators] default_deferrable`` says, and in the worker without such a server
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
+
+    NOT_TAKEN: ClassVar[tuple[str, ...]] = (
+        "sql",
+        "parameters",
+        "cluster",
+        "max_rows",
+        "max_lag",
+        "max_lag_commits",
+        "handler",
+        "output_path",
+        "output_format",
+        "output_table",
+        "output_mode",
+    )
+    """The arguments of the base that the operator refuses."""
 
     template_fields: Sequence[str] = (
         *("table", "source", "file_format", "select", "where", "patterns", "files", "format_options", "copy_options"),
-        *("cluster", "database", "transaction", "hivex_conn_id"),
+        *("database", "transaction", "hivex_conn_id"),
     )
     template_ext: Sequence[str] = ()
     template_fields_renderers: ClassVar[dict[str, str]] = {"format_options": "json", "copy_options": "json"}
@@ -60,7 +83,7 @@ class HivexCopyIntoOperator(HivexQueryOperator):
         copy_options: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        refused = sorted(kwargs.keys() & {"sql", "parameters", "handler", "output_path", "output_table"})
+        refused = sorted(kwargs.keys() & set(self.NOT_TAKEN))
         if refused:
             raise ValueError(f"{refused[0]} is not an argument of this operator, which makes its statement itself")
         if patterns and files:

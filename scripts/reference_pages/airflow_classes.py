@@ -181,11 +181,19 @@ def _arguments(entry: _Entry, classes: dict[str, _Entry]) -> list[_Argument]:
     arguments = [] if own is None else _of_function(entry, own)
     if own is not None and own.args.kwarg is None:
         return arguments
-    known = {argument.name for argument in arguments}
+    known = {argument.name for argument in arguments} | _not_taken(entry.node)
     for base in entry.node.bases:
         if isinstance(base, ast.Name) and base.id in classes:
             arguments += [each for each in _arguments(classes[base.id], classes) if each.name not in known]
     return arguments
+
+
+def _not_taken(node: ast.ClassDef) -> set[str]:
+    """Return the arguments of bases that a class refuses: those in its tuple ``NOT_TAKEN``."""
+    found = (
+        each.value for each in node.body if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == "NOT_TAKEN"
+    )
+    return {name for value in found if value is not None for name in ast.literal_eval(value)}
 
 
 def _of_function(entry: _Entry, function: ast.FunctionDef) -> list[_Argument]:

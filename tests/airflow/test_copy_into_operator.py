@@ -46,8 +46,8 @@ def test_a_task_loads_the_new_files_of_its_pattern(
 
         create >> loads[0] >> loads[1] >> keep(*(each.output for each in loads))
     run_dag(dag)
-    numbers = ("files_loaded", "files_skipped", "files_changed", "bytes_loaded", "rows_loaded")
-    expected = ((2, 0, 0, 24, 2), (0, 2, 0, 0, 0))
+    numbers = ("files_loaded", "files_skipped", "files_changed", "bytes_loaded", "rows_loaded", "rows_rejected")
+    expected = ((2, 0, 0, 24, 2, 0), (0, 2, 0, 0, 0, 0))
     assert seen == [{**dict(zip(numbers, each, strict=True)), "cluster": "c1"} for each in expected]
 
 

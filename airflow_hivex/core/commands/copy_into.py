@@ -320,7 +320,7 @@ class _CopySteps(InsertSteps):
         return max(found, key=len, default="")
 
     def line_of(self, name: str, record: str) -> int | None:
-        """Return the first line of a file that is equal to a record's first line, from 1, or None if no line is equal."""
+        """Return the first line of a file, from 1, that is equal to a record's first line. None: no line is equal."""
         options = {key.lower(): value for key, value in self.statement.format_options.items()}
         encoding = options.get("encoding", options.get("charset", "utf-8-sig"))
         first = record.splitlines()[0] if record else ""
