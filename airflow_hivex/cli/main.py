@@ -258,8 +258,8 @@ def _add_rebuild(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="create the managed tables whose files are on a cluster, after the metastore was lost",
         description=(
             "Create the managed tables whose folders are on a cluster, after the database of the metastore was lost "
-            "and has no backup. Files stay as they are. The command may be repeated: what is there already stays. It "
-            "lists what does not come back. The exit code is 1 if a table cannot be rebuilt."
+            "and has no backup. Files stay as they are. The command may be repeated: tables with rows stay as they "
+            "are. It lists what does not come back. The exit code is 1 if a table cannot be rebuilt."
         ),
     )
     rebuild.add_argument("--cluster", metavar="NAME", help="the cluster with the files (default: the default cluster)")

@@ -161,7 +161,7 @@ class Metastore:
 
     @cached_property
     def housekeeper(self) -> Housekeeper:
-        """Return the housekeeper, which ends what dead clients have left, and deletes what is no longer used."""
+        """Return the housekeeper, which ends the transactions of dead clients, and removes unused records and files."""
         from airflow_hivex.core.commands import partitions, tables, temporary_tables
         from airflow_hivex.core.execution import write_outcomes
         from airflow_hivex.core.transactions.housekeeper import Housekeeper

@@ -19,8 +19,8 @@ class HivexCopyIntoOperator(HivexQueryOperator):
     """Load those files of a folder into a table that the table has not loaded before, by one ``COPY INTO``.
 
     The task can be repeated at any time. The result in XCom has the columns of the statement: ``{"files_loaded": ...,
-    "files_skipped": ..., "files_changed": ..., "bytes_loaded": ..., "rows_loaded": ..., "cluster": ..., "txn_id":
-    ...}``.
+    "files_skipped": ..., "files_changed": ..., "bytes_loaded": ..., "rows_loaded": ..., "rows_rejected": ...,
+    "cluster": ..., "txn_id": ...}``.
 
     :param table: the table that gets the rows, ``database.table`` or ``table`` (templated)
     :param source: the folder or file, a path below the root of the table's primary cluster or a URI (templated)
@@ -87,7 +87,7 @@ class HivexCopyIntoOperator(HivexQueryOperator):
         if refused:
             raise ValueError(f"{refused[0]} is not an argument of this operator, which makes its statement itself")
         if patterns and files:
-            raise ValueError("patterns and files do not go together; give one of both")
+            raise ValueError("patterns and files do not go together; give one of them")
         if where and not select:
             raise ValueError("where needs select, the list of columns of the query over the files")
         self.table = table

@@ -134,7 +134,7 @@ class HivexDdlCompiler(compiler.DDLCompiler):
         return _not_enforced(super().visit_unique_constraint(constraint, **kw))
 
     def visit_foreign_key_constraint(self, constraint: schema.ForeignKeyConstraint, **kw: Any) -> str:
-        """Return a foreign key, which is not enforced. What it does ON DELETE and ON UPDATE has no place there."""
+        """Return a foreign key, which is not enforced. Its ON DELETE and ON UPDATE are left out."""
         return _not_enforced(super().visit_foreign_key_constraint(constraint, **kw))
 
     def define_constraint_cascades(self, constraint: schema.ForeignKeyConstraint) -> str:  # noqa: ARG002
@@ -146,12 +146,12 @@ class HivexDdlCompiler(compiler.DDLCompiler):
         return ""
 
     def visit_create_index(self, create: Any, *places: Any, **kw: Any) -> str:  # noqa: ARG002
-        """Return an empty statement, which is not run: tables have no indexes, and sort or partition their rows.
+        """Return an empty statement, which is not run, because tables have no indexes.
 
         ``DataFrame.to_sql`` and ``index=True`` of a column create an index, which changes no result.
 
         Raises:
-            CompileError: the index is unique, which nothing would ensure.
+            CompileError: the index is unique, and the warehouse would not enforce it.
         """
         if create.element.unique:
             raise exc.CompileError(

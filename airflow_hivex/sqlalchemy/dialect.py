@@ -1,4 +1,4 @@
-"""The dialect of SQLAlchemy: connections, transactions, and what the metastore has (reflection)."""
+"""The dialect of SQLAlchemy: connections, transactions, and the reflection of tables and views."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 AUTOCOMMIT = "AUTOCOMMIT"
 SNAPSHOT = "SNAPSHOT"
-"""The isolation level of a transaction of several statements. All read the snapshot that its first one has taken."""
+"""The isolation level of a transaction of several statements. All of them read one snapshot."""
 
 _OF_SESSION = ("database", "cluster", "user")
 _OF_METASTORE = ("clusters", "default_cluster")
@@ -40,7 +40,7 @@ Document = dict[str, Any]
 
 
 class HivexDialect(default.DefaultDialect):
-    """The dialect ``hivex``. See docs/how-to/sqlalchemy.md for URLs, options of tables, and what is not claimed."""
+    """The dialect ``hivex``. See docs/how-to/sqlalchemy.md for URLs, options of tables, and missing features."""
 
     name = "hivex"
     driver = "sqlite"
@@ -137,7 +137,7 @@ class HivexDialect(default.DefaultDialect):
         return [AUTOCOMMIT, SNAPSHOT]
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002
-        """Return the level of a connection that nothing was said about."""
+        """Return the level of a connection for which no other level was set."""
         return SNAPSHOT
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
@@ -216,7 +216,7 @@ class HivexDialect(default.DefaultDialect):
 
     @reflection.cache
     def get_columns(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        """Return the columns, with the partition columns last. These have ``partition`` = True, as no other has."""
+        """Return the columns, with the partition columns last. Partition columns have ``partition`` = True."""
         document = self._document(connection, table_name, schema, **kw)
         keys = document.get("partition_columns", ())
         return [

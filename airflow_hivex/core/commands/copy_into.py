@@ -279,7 +279,7 @@ class _CopySteps(InsertSteps):
         self.rejected = rows[-1]
 
     def fresh(self, table: StoredTable) -> Collection[str]:
-        """Return the files among ``stamps`` that the statement must load, and count the others."""
+        """Return the files among ``stamps`` that the statement must load. Record skipped files that have changed."""
         keys = {name: path_key(self.path(name)) for name in self.stamps}
         joined = self.context.session.transaction
         with self.context.services.store.read() as connection:
@@ -320,7 +320,7 @@ class _CopySteps(InsertSteps):
         return max(found, key=len, default="")
 
     def line_of(self, name: str, record: str) -> int | None:
-        """Return the first line of a file, from 1, that is equal to a record's first line. None: no line is equal."""
+        """Return the number, from 1, of the first line of a file that equals a record's first line, or else None."""
         options = {key.lower(): value for key, value in self.statement.format_options.items()}
         encoding = options.get("encoding", options.get("charset", "utf-8-sig"))
         first = record.splitlines()[0] if record else ""

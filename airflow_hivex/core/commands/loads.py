@@ -158,7 +158,7 @@ def find_source(context: StatementContext, statement: LoadData, table: StoredTab
         raise place.refused(f"there are no files in {statement.path}")
     below = next((name for name in names if "/" in name), None)
     if below is not None:
-        raise place.refused(f"{statement.path} has subdirectories, as of {below}; load one directory at a time")
+        raise place.refused(f"{statement.path} has subdirectories, such as that of {below}; load one at a time")
     place.check_links(context, names)
     stamps = {}
     for name in names:

@@ -77,7 +77,7 @@ class SourcePlace:
                     raise self.refused(f"{shown} belongs to {owner}; read it by INSERT INTO ... SELECT")
                 other = foreign_owner(connection, namespace, cluster, place)
                 if other is not None:
-                    raise self.refused(f"{shown} is not apart from the folder of {other}, and a namespace is closed")
+                    raise self.refused(f"{shown} overlaps with the folder of {other}; a namespace is closed")
 
     def check_links(self, context: StatementContext, names: Iterable[str]) -> None:
         """Check the targets of those files among ``names``, below the place, that are reached by symbolic links.

@@ -53,6 +53,7 @@ LOST = (
     "tables that never had rows",
     "copies on other clusters (register them again), quotas, moves and the primary clusters of tables",
     "versions before this one, the history of tables, events and statistics",
+    "the lists of files that COPY INTO has loaded: the next COPY INTO loads all files of its folder again",
     "owners, comments, properties, buckets and constraints of tables",
     "types that ORC files do not have: VARCHAR and CHAR become STRING, and TIMESTAMP_NTZ becomes BIGINT (microseconds)",
     "locations of databases and partitions outside of their folders",
@@ -277,8 +278,8 @@ class Rebuilder:
         if not found.files:
             raise InvalidOperationError(_OPERATION, full_name, "its folder has no files")
         if not found.largest:
-            reason = f"no base or delta directory has rows, as a managed table has; {found.loose or 'all else'} is left"
-            raise InvalidOperationError(_OPERATION, full_name, f"{reason}. Create the table over its folder by SQL")
+            reason = f"its folder has no base or delta directory with rows, but {found.loose or 'empty directories'}"
+            raise InvalidOperationError(_OPERATION, full_name, f"{reason}. Create an external table by SQL")
         return found
 
     def _columns(self, full_name: str, location: str, found: _Found) -> list[tuple[int, FileColumns]]:
@@ -295,7 +296,7 @@ class Rebuilder:
         formats = {each.format for _, each in described}
         if len(formats) > 1:
             raise InvalidOperationError(
-                _OPERATION, full_name, f"its files have the formats {', '.join(sorted(formats))}"
+                _OPERATION, full_name, f"its files have several formats: {', '.join(sorted(formats))}"
             )
         return described
 

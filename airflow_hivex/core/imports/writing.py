@@ -108,8 +108,8 @@ class TableWriter:
         """Give an existing table without rows its partitions and directories, in one database transaction.
 
         Raises:
-            InvalidOperationError: the table has got rows meanwhile, or a directory belongs to a transaction of this
-                metastore that has not committed.
+            InvalidOperationError: another client has written rows meanwhile, or a directory belongs to a
+                transaction of this metastore that has not committed.
         """
         services = self._services
         services.roots.check(self._cluster.name)
@@ -120,7 +120,7 @@ class TableWriter:
             def changes(connection: Connection) -> None:
                 hold_for_change(connection, [table.id])
                 if has_directories(connection, table.id):
-                    raise InvalidOperationError(_OPERATION, table.full_name, "it has got rows meanwhile")
+                    raise InvalidOperationError(_OPERATION, table.full_name, "the table has rows by now")
                 self._fill(connection, running.txn_id, table, found)
 
             services.transactions.commit(running.txn_id, changes)
