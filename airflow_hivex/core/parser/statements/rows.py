@@ -426,11 +426,11 @@ class CopyInto(QueryStatement):
 
     ``path`` is the folder or file, which ``query`` reads as :data:`COPIED_FILES`. ``selects`` is true if the user has
     written the query. ``columns`` is the column list, or None. ``files`` are paths below ``path``, and ``patterns`` are
-    glob patterns for such paths. ``format_options`` are options of Spark's reader. With ``force`` files are loaded that
-    were loaded before, with ``reloads_changed`` only the changed ones among them. With ``merges_schema`` columns of the
-    files that the table lacks are added to the table. With ``validates`` nothing is written, and the first rows that do
-    not fit are returned: at most ``most_rows`` of them, or all with ``validates_all``. ``rejects`` is the table that
-    gets such rows, or None if such a row is an error.
+    glob patterns for such paths. ``format_options`` are options of Spark's reader. ``force`` loads all files again, and
+    ``reloads_changed`` those that have changed since they were loaded. ``merges_schema`` adds the columns of the files
+    that the table lacks. With ``validates`` nothing is written, and the first rows that do not fit are returned: at
+    most ``most_rows`` of them, or all with ``validates_all``. ``rejects`` is the table that gets such rows, or None if
+    such a row is an error.
     """
 
     KIND = "COPY INTO"
