@@ -20,6 +20,7 @@ BENCHMARKS = {
     "merges": "Merges of DataFrames",
     "wide": "Wide tables",
     "history": "Earlier versions",
+    "statement_history": "History of statements",
     "arrow_reads": "Reads without Spark",
     "transactions": "Transactions",
     "deadlocks": "Deadlocks",

@@ -140,6 +140,10 @@ def test_a_script_is_deferred_for_each_of_its_jobs(run_dag: Callable[..., DagRun
     result = ti.xcom_pull(task_ids="t")
     assert (result["columns"], result["rows"]) == (["note", "n"], [["it's", 5], ["small", 1]])
     assert result["cluster"] == "c1"
+    history = HivexHook().run("SHOW STATEMENTS DAG 'hivex_deferred' TASK 't' ORDER BY id")
+    kinds = ["CREATE DATABASE", "CREATE TABLE", "INSERT", "INSERT", "DELETE", "SELECT"]
+    kind, status = history.columns.index("kind"), history.columns.index("status")
+    assert [(row[kind], row[status]) for row in history.rows] == [(each, "succeeded") for each in kinds]
 
 
 @pytest.mark.usefixtures("remote")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.log import mask_secret
 from pyspark import SparkContext
 
 from airflow_hivex.assets.hivex import create_asset
@@ -181,6 +182,14 @@ def test_session_of_a_task_is_shown_with_dag_run_and_try(
         look()
     run = run_dag(dag)
     assert [row[-1] for row in seen] == [f"hivex_agent.look {run.run_id} 1"]
+
+
+def test_history_masks_what_airflow_masks(warehouse: dict[str, Any]) -> None:
+    mask_secret("open-sesame-of-airflow")
+    with pytest.raises(AirflowFailException):
+        execute("SELECT 'open-sesame-of-airflow' FROM nothing")
+    shown = HivexHook().run("SHOW STATEMENTS STATUS 'failed'")
+    assert [row[shown.columns.index("text")] for row in shown.rows] == ["SELECT '***' FROM nothing"]
 
 
 def test_failure_that_may_pass_is_left_to_airflows_retries(monkeypatch: pytest.MonkeyPatch) -> None:

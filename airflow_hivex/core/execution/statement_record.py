@@ -150,7 +150,7 @@ class StatementRecord:
         """
         if not self.is_shown and self._kind != StartTransaction.KIND:
             return None
-        return json.dumps({**self._facts(), "started_ms": self._started_ms})
+        return json.dumps({"started_ms": self._started_ms, **self._facts()})
 
     @contextmanager
     def accompanying(self, transactions: TransactionManager, txn_id: int) -> Iterator[None]:
@@ -238,7 +238,7 @@ class StatementRecord:
             "agent_info": None if self._agent_info is None else shortened(self._agent_info, _LONGEST_AGENT),
             "txn_id": self.txn_id,
             "cluster": None if route is None else route.cluster,
-            "route": None if route is None else shortened(hide_as_logs(route.reason), _LONGEST),
+            "route": None if route is None else shortened(route.reason, _LONGEST),
             "rows_written": written,
             "rows_deleted": deleted,
             "size_bytes": size_bytes,

@@ -137,7 +137,6 @@ class Housekeeper:
             self._store.write_one(lambda connection: snapshots.purge(connection, self._clock()), name="purge")
             self._store.write_one(purge_moments, name="purge")
             self._purge_record()
-            self._store.write(self._statements.settle, name="settle")
             result = replace(result, statements=self._store.write_one(self._statements.purge, name="purge"))
             if self._marks_kept_ms:
                 self._marks.purge(now - self._marks_kept_ms)

@@ -45,7 +45,7 @@ from airflow_hivex.core.model.transactions import AbortReason, TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Prepared, Value
+from airflow_hivex.core.store.exchange import Prepared, Value, later
 from airflow_hivex.core.store.paging import Page, PageRequest, contains, read_page
 from airflow_hivex.core.store.schema import ended_statements, txns
 from airflow_hivex.core.transactions.opening import NEW_TXN_ID
@@ -245,16 +245,13 @@ class StatementHistory:
         """Store the outcomes of statements whose transactions have ended, and record lost statements.
 
         Call this before the records of ended transactions are removed. A statement is lost if its transaction was
-        aborted, and its process has not written its row until the transaction's time-out.
+        aborted, and its process has not written its row until the transaction's time-out. One round trip.
         """
         if not self.is_on:
             return
         ended = select(txns.c.id).where(txns.c.id == _S.txn_id, txns.c.state != TxnState.OPEN.value)
-        connection.execute(
-            update(ended_statements)
-            .where(_IS_OPEN_ROW, ended.exists())
-            .values(outcome=_outcome_of_state(_state_of_txn()))
-        )
+        settled = update(ended_statements).where(_IS_OPEN_ROW, ended.exists())
+        later(connection, settled.values(outcome=_outcome_of_state(_state_of_txn())))
         lost = [_lost_row(row) for row in connection.execute(self._lost())]
         if lost:
             connection.execute(insert(ended_statements), lost)
