@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -160,3 +161,10 @@ def test_connect_opens_a_warehouse_and_closes_it_with_the_connection(tmp_path: P
         assert ("d",) in connection.cursor().execute("SHOW DATABASES").fetchall()
     with pytest.raises(dbapi.ProgrammingError):
         dbapi.connect(url, database="nowhere")
+
+
+def test_parameters_of_early_years_are_the_same_days_in_spark(connection: dbapi.Connection) -> None:
+    values = {f"d{year}": date(year, 3, 4) for year in (1, 999, 1582, 1583)}
+    values |= {f"t{year}": datetime(year, 3, 4, 5, 6, 7, 8, tzinfo=UTC) for year in (2, 1500, 1600)}
+    (row,) = connection.cursor().execute(f"SELECT {', '.join(f':{name}' for name in values)}", values).fetchall()
+    assert row == tuple(values.values())

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -48,6 +48,7 @@ _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
 _ASKED_TASKS = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REFORM = datetime(1582, 10, 15, tzinfo=UTC)
 _LOCAL = re.compile(r"local(?:\[.*\])?")
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
@@ -225,10 +226,22 @@ def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
 
 def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, Any]:
     # A time without a zone is in the session's zone; pyspark would take this machine's zone.
-    return {
+    given = {
         name: _instant(spark, value) if isinstance(value, datetime) and value.tzinfo is None else value
         for name, value in parameters.items()
     }
+    return given if is_connect(spark) else {name: _of_java(spark, value) for name, value in given.items()}
+
+
+def _of_java(spark: SparkSession, value: object) -> Any:
+    """Return an early date or time as an object of Java's calendar of today; py4j would take the one before 1582."""
+    session: Any = spark
+    if isinstance(value, datetime) and value.astimezone(UTC) < _REFORM:
+        seconds, micros = divmod((value - _EPOCH) // timedelta(microseconds=1), 1_000_000)
+        return session._jvm.java.time.Instant.ofEpochSecond(seconds, micros * 1000)
+    if isinstance(value, date) and not isinstance(value, datetime) and value < _REFORM.date():
+        return session._jvm.java.time.LocalDate.of(value.year, value.month, value.day)
+    return value
 
 
 def _instant(spark: SparkSession, value: datetime) -> datetime:
