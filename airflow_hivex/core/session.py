@@ -116,6 +116,16 @@ class Session:
         """Return the id of the open transaction that the session has begun or joined, or None."""
         return None if self._state.transaction is None else self._state.transaction.txn_id
 
+    @property
+    def temporary_tables(self) -> list[str]:
+        """Return the names of the session's temporary tables."""
+        return sorted(self._state.objects.tables)
+
+    @property
+    def temporary_views(self) -> list[str]:
+        """Return the names of the session's temporary views."""
+        return sorted(self._state.objects.views)
+
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
         """Run one statement and return its result.
 

@@ -59,7 +59,20 @@ class HivexCompiler(compiler.SQLCompiler):
 
     def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:  # noqa: ARG002
         """Return a query without rows."""
-        return f"SELECT {', '.join('NULL' for _ in element_types or [types.INTEGER()])} WHERE 1 != 1"
+        columns = (
+            "NULL"
+            if isinstance(each, types.NullType)
+            else f"CAST(NULL AS {self.dialect.type_compiler_instance.process(each)})"
+            for each in element_types or [types.INTEGER()]
+        )
+        return f"SELECT {', '.join(columns)} WHERE 1 != 1"
+
+    def visit_empty_set_op_expr(self, type_: Any, expand_op: Any, **kw: Any) -> str:
+        """Return an empty right side of IN. Tuples have the types of the left side, which Spark compares."""
+        if len(type_) > 1:
+            return self.visit_empty_set_expr(type_, **kw)
+        text: str = super().visit_empty_set_op_expr(type_, expand_op, **kw)  # type: ignore[no-untyped-call]
+        return text
 
     def visit_now_func(self, fn: Any, **kw: Any) -> str:  # noqa: ARG002
         """Return the current time."""

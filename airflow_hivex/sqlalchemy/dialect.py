@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
     from airflow_hivex.core.dbapi import Connection as HivexConnection
+    from airflow_hivex.core.session import Session
 
 AUTOCOMMIT = "AUTOCOMMIT"
 SNAPSHOT = "SNAPSHOT"
@@ -179,8 +180,7 @@ class HivexDialect(default.DefaultDialect):
         return tuple(int(part) for part in __version__.split(".")[:3])
 
     def _get_default_schema_name(self, connection: Connection) -> str:
-        session: HivexConnection = connection.connection.dbapi_connection  # type: ignore[assignment]
-        return session.session.database
+        return _session(connection).database
 
     @reflection.cache
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:  # noqa: ARG002
@@ -189,19 +189,30 @@ class HivexDialect(default.DefaultDialect):
 
     @reflection.cache
     def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        """Return the tables and links of a database."""
-        views = set(self.get_view_names(connection, schema, **kw))
-        return [name for name in self._names_in(connection, "TABLES", schema) if name not in views]
+        """Return the tables and links of a database, without temporary tables."""
+        others = {*self.get_view_names(connection, schema, **kw), *_session(connection).temporary_tables}
+        others.update(_session(connection).temporary_views)
+        return [name for name in self._names_in(connection, "TABLES", schema) if name not in others]
 
     @reflection.cache
     def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:  # noqa: ARG002
-        """Return the views of a database."""
-        return self._names_in(connection, "VIEWS", schema)
+        """Return the views of a database, without temporary views."""
+        temporary = _session(connection).temporary_views
+        return [name for name in self._names_in(connection, "VIEWS", schema) if name not in temporary]
+
+    def get_temp_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:  # noqa: ARG002
+        """Return the temporary tables of the connection."""
+        return _session(connection).temporary_tables
+
+    def get_temp_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:  # noqa: ARG002
+        """Return the temporary views of the connection."""
+        return _session(connection).temporary_views
 
     def _names_in(self, connection: Connection, kind: str, schema: str | None) -> list[str]:
         place = "" if schema is None else f" IN {self.identifier_preparer.quote_identifier(schema)}"
         return _names(connection, f"SHOW {kind}{place}")
 
+    @reflection.cache
     def has_table(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> bool:
         """Return whether a table, view or link exists."""
         try:
@@ -226,7 +237,6 @@ class HivexDialect(default.DefaultDialect):
                 "nullable": column["nullable"],
                 "default": column.get("default"),
                 "comment": column.get("comment"),
-                "autoincrement": False,
                 **({"partition": True} if column["name"] in keys else {}),
             }
             for column in document["columns"]
@@ -326,6 +336,11 @@ class HivexDialect(default.DefaultDialect):
             raise
         found: Document = json.loads(row[0])
         return found
+
+
+def _session(connection: Connection) -> Session:
+    used: HivexConnection = connection.connection.dbapi_connection  # type: ignore[assignment]
+    return used.session
 
 
 def _names(connection: Connection, statement: str) -> list[str]:

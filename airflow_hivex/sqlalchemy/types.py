@@ -69,7 +69,16 @@ class HivexDate(types.Date):
 
 
 class HivexDateTime(types.DateTime):
-    """A moment, whose literal in SQL is one of this type and not a text."""
+    """A moment, whose literal in SQL is one of this type and not a text.
+
+    Without ``timezone``, results have no time zone: a TIMESTAMP is a time of UTC then.
+    """
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:  # noqa: ARG002
+        """Return a function that removes the time zone, or None if results keep it."""
+        if self.timezone:
+            return None
+        return lambda value: value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
     def literal_processor(self, dialect: Dialect) -> Callable[[datetime], str]:  # noqa: ARG002
         """Return a function that writes a moment as a literal of SQL."""
