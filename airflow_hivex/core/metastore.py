@@ -115,7 +115,7 @@ class Metastore:
 
     @property
     def namespaces(self) -> Namespaces:
-        """Return the namespaces and what they share."""
+        """Return the service for namespaces and their closure."""
         return self.services.namespaces
 
     @property

@@ -44,7 +44,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
     :param table: ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; required for a table with partitions (templated)
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
-    :param compaction_pool: the compaction pool, no Airflow ``pool``; None for that of the table or database (templated)
+    :param compaction_pool: the compaction pool, not an Airflow ``pool``; None: that of table or database (templated)
     :param properties: ``compactor.*`` and ``tblprops.*`` properties, which override those of the table (templated)
     :param buckets: the number of files that a rebalance writes; None for the current number (templated)
     :param order_by: the columns by which a rebalance sorts the rows, with ``DESC`` for descending order (templated)

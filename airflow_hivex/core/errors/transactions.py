@@ -38,7 +38,7 @@ class TransactionCommittedError(TransactionError):
 
 
 class TransactionNotOpenError(TransactionError):
-    """A call needs an open transaction that is not read-only, or none can be opened as requested."""
+    """A call needs an open transaction that is not read-only, or a transaction cannot be opened as requested."""
 
     txn_ids: Sequence[int]
     why: str
@@ -111,7 +111,7 @@ class StatementCancelledError(TransactionError):
 
 
 class WriteTakenBackError(TransactionError):
-    """Another session has repeated this session's part of a transaction, and its write is withdrawn."""
+    """Another session has repeated this session's part of a transaction. The write of this session is withdrawn."""
 
     sentence = "The write to {table} in transaction {txn_id} was withdrawn: {writer!r} runs again elsewhere."
     table: str

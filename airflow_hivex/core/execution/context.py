@@ -132,7 +132,7 @@ class Services(Foundation):
 
     @cached_property
     def namespaces(self) -> Namespaces:
-        """Return the namespaces and what they share."""
+        """Return the service for namespaces and their closure."""
         from airflow_hivex.core.namespaces.namespaces import Namespaces
 
         return Namespaces(self.store, self.clusters)

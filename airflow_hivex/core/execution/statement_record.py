@@ -192,8 +192,8 @@ class StatementRecord:
     def fail(self, error: BaseException, transactions: TransactionManager) -> None:
         """Write the row of a statement that has ended with an error.
 
-        The row of a statement that has committed before the error stays as it is. Without a database nothing is
-        written, as the statement would wait for the database once more.
+        The row of a statement that has committed before the error stays as it is. If the database cannot be
+        reached, nothing is written, because the statement would wait for the database once more.
         """
         if isinstance(error, StoreUnavailableError):
             return

@@ -66,8 +66,9 @@ def is_object_store(filesystem: str) -> bool:
 def spark_settings(filesystem: str, options: Mapping[str, Any], spark_conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with which Hadoop's connector reads and writes the files of a root in S3.
 
-    They come from the options of the root, and hold for its bucket alone. If ``spark_conf`` says where the store is, or
-    how its users are known, it says all of that. Without options the result is empty: Spark's own settings hold.
+    They come from the options of the root, and hold for its bucket alone. If ``spark_conf`` has an endpoint or
+    a region of S3, both are taken from there; the same holds for the keys. Without options the result is empty: Spark's
+    own settings hold.
     """
     known = _known(options)
     scheme, _, rest = filesystem.partition("://")
