@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_hivex.assets.hivex import TableUri, alias_of_task, table_uri
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.lineage import tables_of
-from airflow_hivex.triggers.commits import POSITION, WATCHED
+from airflow_hivex.triggers.commits import POSITION, PRODUCER, WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -93,6 +93,7 @@ def send_event(
     name = str(uri)
     declared = [each for each in operator.outlets if getattr(each, "uri", None) == name]
     if _is_watched(name):
+        _note_producer(operator, name)
         operator.outlets = [each for each in operator.outlets if each not in declared]
         return
     events = context["outlet_events"]
@@ -171,7 +172,6 @@ def _is_watched(uri: str) -> bool:
     The watcher stores its position in the state of the asset. Airflow logs an error for the question for an asset that
     does not exist, but not for the question for its state.
     """
-    from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import (
         AssetResult,
         AssetStateStoreResult,
@@ -179,13 +179,29 @@ def _is_watched(uri: str) -> bool:
         GetAssetStateStoreByUri,
     )
 
-    try:
-        state: Any = task_runner.SUPERVISOR_COMMS.send(GetAssetStateStoreByUri(uri=uri, key=POSITION))
-        if not isinstance(state, AssetStateStoreResult):
-            return False
-        answer: Any = task_runner.SUPERVISOR_COMMS.send(GetAssetByUri(uri=uri))
-    except AirflowRuntimeError as error:
-        # The rows are committed. If the task failed now, its retry would write them a second time.
-        log.warning("It is not known whether %s has a watcher, so the event is sent: %s", uri, error)
+    if not isinstance(_ask(GetAssetStateStoreByUri(uri=uri, key=POSITION)), AssetStateStoreResult):
         return False
+    answer = _ask(GetAssetByUri(uri=uri))
     return isinstance(answer, AssetResult) and WATCHED.items() <= (answer.extra or {}).items()
+
+
+def _note_producer(operator: BaseOperator, uri: str) -> None:
+    """Note a task in the state of a watched asset. The plugin reads it when it records an event of the watcher."""
+    from airflow.sdk.execution_time.comms import SetAssetStateStoreByUri
+
+    task: dict[str, Any] = {"dag_id": operator.dag_id, "task_id": operator.task_id}
+    _ask(SetAssetStateStoreByUri(uri=uri, key=f"{PRODUCER}{operator.dag_id}.{operator.task_id}", value=task))
+
+
+def _ask(message: Any) -> Any:
+    """Return the answer of Airflow, or None after an error.
+
+    The error is only logged, because the rows are committed: a retry of the task would write them a second time.
+    """
+    from airflow.sdk.execution_time import task_runner
+
+    try:
+        return task_runner.SUPERVISOR_COMMS.send(message)
+    except AirflowRuntimeError as error:
+        log.warning("Airflow has not answered %s: %s", message, error)
+        return None

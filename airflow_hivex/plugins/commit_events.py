@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.listeners.types import AssetEvent
-    from airflow.models.asset import TaskOutletAssetReference
+    from airflow.models.asset import AssetModel, TaskOutletAssetReference
     from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
@@ -39,24 +39,38 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
 
     Record the task of any other event of a table as a producer of the table.
     """
-    if asset_event.source_task_id and asset_event.asset.uri.startswith(f"{SCHEME}://"):
-        _record_producer(asset_event)
-        return
     event_id = _event_id(asset_event.extra)
-    if event_id is None:
+    if event_id is None and not (asset_event.source_task_id and asset_event.asset.uri.startswith(f"{SCHEME}://")):
         return
     from airflow import settings
     from airflow._shared.state import AssetScope, AssetStateStoreWriterKind
     from airflow._shared.timezones import timezone
     from airflow.models.asset import AssetDagRunQueue, AssetModel
+    from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.state.metastore import MetastoreBackend
+    from airflow.utils.session import create_session
 
-    from airflow_hivex.triggers.commits import DELIVERED
+    from airflow_hivex.triggers.commits import DELIVERED, PRODUCER
 
+    def asset_of(session: Session) -> AssetModel | None:
+        wanted = {"name": asset_event.asset.name, "uri": asset_event.asset.uri}
+        return session.query(AssetModel).filter_by(**wanted).one_or_none()
+
+    if event_id is None:
+        with create_session(scoped=False) as session:
+            asset = asset_of(session)
+            if asset is not None:
+                _record_producer(session, asset, str(asset_event.source_dag_id), str(asset_event.source_task_id))
+        return
     assert settings.Session is not None
     session = settings.Session()
-    asset = session.query(AssetModel).filter_by(name=asset_event.asset.name, uri=asset_event.asset.uri).one_or_none()
+    asset = asset_of(session)
     if asset is not None:
+        # The tasks that have left their event to the watcher.
+        noted = session.query(AssetStateStoreModel).filter_by(asset_id=asset.id)
+        for each in noted.filter(AssetStateStoreModel.key.startswith(PRODUCER)):
+            if not _record_producer(session, asset, **json.loads(each.value)):
+                session.delete(each)
         MetastoreBackend().set_asset_state_store(
             AssetScope(asset_id=asset.id),
             DELIVERED,
@@ -101,24 +115,33 @@ def _is_of_alias(reference: TaskOutletAssetReference) -> bool:
     return any(each.name == alias.name for each in reference.asset.aliases)
 
 
-def _record_producer(event: AssetEvent) -> None:
-    """Record the task of an event as a producer of the asset, and forget the tasks that the DAG no longer has."""
-    from airflow.models.asset import AssetModel, TaskOutletAssetReference
-    from airflow.models.serialized_dag import SerializedDagModel
-    from airflow.utils.session import create_session
+def _record_producer(session: Session, asset: AssetModel, dag_id: str, task_id: str) -> bool:
+    """Record a task as a producer of an asset, and forget the producers that the DAG no longer has.
 
-    with create_session(scoped=False) as session:
-        asset = session.query(AssetModel).filter_by(name=event.asset.name, uri=event.asset.uri).one_or_none()
-        if asset is None:
-            return
-        key = {"asset_id": asset.id, "dag_id": event.source_dag_id, "task_id": event.source_task_id}
-        if session.get(TaskOutletAssetReference, key) is not None:
-            return
-        session.add(TaskOutletAssetReference(**key))
-        dag = SerializedDagModel.get_dag(str(event.source_dag_id), session=session)
-        if dag is not None:
-            of_dag = session.query(TaskOutletAssetReference).filter_by(dag_id=event.source_dag_id)
-            of_dag.filter(TaskOutletAssetReference.task_id.not_in(dag.task_ids)).delete()
+    Return whether the DAG has the task.
+    """
+    from airflow.models.asset import AssetAliasModel, TaskOutletAssetReference
+    from airflow.models.serialized_dag import SerializedDagModel
+    from sqlalchemy.exc import IntegrityError
+
+    key = {"asset_id": asset.id, "dag_id": dag_id, "task_id": task_id}
+    if session.get(TaskOutletAssetReference, key) is not None:
+        return True
+    dag = SerializedDagModel.get_dag(dag_id, session=session)
+    if dag is None or task_id not in dag.task_ids:
+        return False
+    of_dag = session.query(TaskOutletAssetReference).filter_by(dag_id=dag_id)
+    of_dag.filter(TaskOutletAssetReference.task_id.not_in(dag.task_ids)).delete()
+    name = alias_of_task(dag_id, task_id).name
+    try:
+        with session.begin_nested():
+            session.add(TaskOutletAssetReference(**key))
+            if name not in (each.name for each in asset.aliases):
+                alias = session.query(AssetAliasModel).filter_by(name=name).one_or_none()
+                asset.aliases.append(alias or AssetAliasModel(name=name, group="asset"))
+    except IntegrityError as error:
+        log.info("Another process has recorded %s.%s as a producer: %s", dag_id, task_id, error)
+    return True
 
 
 def _event_id(extra: Any) -> int | None:

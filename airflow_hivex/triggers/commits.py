@@ -31,6 +31,8 @@ DELIVERED = "hivex_delivered_event"
 """The key, in the state of an asset, for the id of the last event that Airflow has stored."""
 POSITION = "hivex_position"
 """The key, in the state of an asset, for the id of the last event of the log that the watcher has finished."""
+PRODUCER = "hivex_producer:"
+"""The first part of the keys, in the state of an asset, of the tasks that have written to the table."""
 WATCHED = {"hivex_events": "commits"}
 """The extra of assets whose events come from the notification log. Operators do not send events for these assets."""
 BATCH = 500

@@ -232,3 +232,17 @@ def events_of(table: str) -> list[tuple[Any, Any]]:
     with create_session() as session:
         query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(AssetModel.name == name)
         return [(event.partition_key, event.extra) for event in session.scalars(query.order_by(AssetEvent.id))]
+
+
+def producers_of(table: str) -> set[str]:
+    """The tasks that Airflow's Assets page counts as producers of a table, as ``dag_id.task_id``."""
+    from airflow.models.asset import AssetModel, TaskOutletAssetReference
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = (
+            session.query(TaskOutletAssetReference)
+            .join(AssetModel)
+            .filter(AssetModel.uri == create_asset(table=table).uri)
+        )
+        return {f"{each.dag_id}.{each.task_id}" for each in found}

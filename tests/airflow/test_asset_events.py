@@ -19,7 +19,7 @@ from airflow_hivex.operators.namespaces import HivexImportNamespaceOperator, Hiv
 from airflow_hivex.operators.query import HivexQueryOperator
 from airflow_hivex.operators.replication import HivexReplicateOperator, HivexSetPrimaryClusterOperator
 from airflow_hivex.plugins import commit_events
-from tests.airflow.runs import context, events_of, states
+from tests.airflow.runs import context, events_of, producers_of, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,16 +111,6 @@ def test_tasks_declare_their_tables_as_inlets() -> None:
     assert inlets(copy) == ["b/t", "b/whole"]
     assert inlets(primary) == ["b/whole"]
     assert inlets(move) == ["b/t"]
-
-
-def producers_of(table: str) -> set[str]:
-    """The tasks that Airflow's Assets page counts as producers of a table, as ``dag_id.task_id``."""
-    from airflow.models.asset import AssetModel, TaskOutletAssetReference
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        found = session.query(TaskOutletAssetReference).join(AssetModel).filter(AssetModel.uri == uri_of(table))
-        return {f"{each.dag_id}.{each.task_id}" for each in found}
 
 
 def requested_dags(table: str) -> list[str]:

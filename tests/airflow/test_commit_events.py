@@ -19,9 +19,9 @@ from airflow.sdk import DAG
 
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators.query import HivexQueryOperator
-from airflow_hivex.triggers.commits import DELIVERED, HivexCommitTrigger, watched_table
+from airflow_hivex.triggers.commits import DELIVERED, POSITION, HivexCommitTrigger, watched_table
 from tests import evidence
-from tests.airflow.runs import events_of, states
+from tests.airflow.runs import events_of, producers_of, states
 from tests.integration.test_documentation import blocks
 
 if TYPE_CHECKING:
@@ -206,9 +206,13 @@ async def watch(uri: str, tables: str, store: int, lose: int) -> None:
             if number < store:
                 Trigger.submit_event(trigger_id, event)
         if not store:
-            # It has noted where it begins, and waits for the first commit.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(anext(events), 0.1)
+            first = asyncio.ensure_future(anext(events))
+            while await trigger.asset_state_store.aget(POSITION) is None:
+                # Until it has noted where it begins, and waits for the first commit.
+                await asyncio.sleep(0.01)
+            first.cancel()
+            with suppress(asyncio.CancelledError):
+                await first
     finally:
         await events.aclose()
         await stream.aclose()
@@ -277,6 +281,8 @@ def test_commit_of_a_task_to_a_watched_table_is_one_event_of_its_asset(
     store_dag(consumer)
     asyncio.run(watch(watched.uri, "seen.a", store=2, lose=0))
     assert [each["write_ids"]["seen.a"] for each in payloads_of(watched.uri)] == [2, 3]
+    # The tasks are shown as producers, although the events come from the watcher.
+    assert producers_of("seen.a") == {"seen_producer.named", "seen_producer.automatic"}
 
 
 @pytest.mark.parametrize(
