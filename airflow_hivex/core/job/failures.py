@@ -36,6 +36,10 @@ _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.?(?:\s|\Z)")
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _MAKE_ROOM = "Make room there, or on the disk of Spark's temporary files (spark.local.dir), and run the statement again"
+_NO_ANSWER_OF_STORE = re.compile(r"Unable to execute HTTP request: (.+)")
+"""The message of Amazon's library when an object store cannot be reached. Its causes do not name the store."""
+_ENDPOINT = re.compile(r"spark\.hadoop\.fs\.s3a\.(?:bucket\..*\.)?endpoint")
+_IN_STORE = re.compile(r"\b(s3[an]?://[^\s:,'\"]+)")
 _NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
 _LOST = re.compile(r"\bExecutorLostFailure\b")
 _HOST_OF_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (?!driver\b)\S+?\)")
@@ -68,14 +72,32 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
     empty. The caller that has started the job must add the name.
     """
     found = _as_error(error, plan)
+    silent = _silent_store(str(error), plan) if type(found) is JobError else None
     if not isinstance(found, JobError) or isinstance(found, JobCancelledError) or not plan.writes:
-        return found
+        return silent or found
     tables = ", ".join(dict.fromkeys(write.table for write in plan.writes))
+    if silent is not None:
+        return StorageError(silent.location, f"{silent.reason}. Nothing was written to {tables}")
     message = f"{found.facts[1].rstrip('.')}. Nothing was written to {tables}"
     if _NO_ROOM.search(message):
         places = ", ".join(dict.fromkeys(write.path for write in plan.writes))
         return StorageError(places, f"{message}. {_MAKE_ROOM}")
     return type(found)("", f"{message}.")
+
+
+def _silent_store(text: str, plan: Plan) -> StorageError | None:
+    """Return the error for a text that says that an object store does not answer Spark, or None for any other text."""
+    found = _NO_ANSWER_OF_STORE.findall(text)
+    if not found:
+        return None
+    endpoints = [value for key, value in plan.spark_conf.items() if _ENDPOINT.fullmatch(key)]
+    store = f"the object store at {endpoints[0]}" if endpoints else "its object store"
+    file = _IN_STORE.search(text)
+    return StorageError(
+        file[1] if file else "S3",
+        f"{store} does not answer Spark ({found[-1].strip().rstrip('.')}). Check that it runs, and that the hosts of "
+        "Spark reach it, then repeat the statement",
+    )
 
 
 def _as_error(error: Exception, plan: Plan) -> HivexError:

@@ -112,6 +112,27 @@ def test_a_missing_connector_is_named_with_what_to_do() -> None:
         assert re.search(r"no connector .*\((org\S+S3AFileSystem|gs)\); name .* in spark\.jars\.packages", str(error))
 
 
+@pytest.mark.parametrize("cause", ["Connect to 10.0.0.9:9000 [/10.0.0.9] failed: Connection refused", "Read timed out"])
+def test_an_object_store_that_does_not_answer_is_named(cause: str) -> None:
+    asked = f"com.amazonaws.SdkClientException: Unable to execute HTTP request: {cause}"
+    text = (
+        f"An error occurred while calling o56.orc.\n: java.io.IOException: getFileStatus on s3a://data/t/x: {asked}\n"
+        f"\tat a.B(C.java)\nCaused by: {asked}\n\tat a.B(C.java)\n"
+        "Caused by: java.net.ConnectException: Connection refused\n\tat a.B(C.java)"
+    )
+    conf = {"spark.hadoop.fs.s3a.bucket.data.endpoint": "http://10.0.0.9:9000"}
+    error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1", spark_conf=conf))
+    assert isinstance(error, StorageError)
+    assert error.retryable
+    assert str(error) == (
+        "Storage at s3a://data/t/x cannot be used: the object store at http://10.0.0.9:9000 does not answer Spark "
+        f"({cause}). Check that it runs, and that the hosts of Spark reach it, then repeat the statement."
+    )
+    write = Write("s3a://data/t", "db.t", (), (), 1)
+    error = as_error(RuntimeError(text), Plan("t", "n", "", write=write, spark_conf=conf))
+    assert str(error).endswith("repeat the statement. Nothing was written to db.t.")
+
+
 _WORKER = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
 
 
