@@ -119,7 +119,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hivex.replication.job.cluster", "str", "", "", _ANY, "the cluster whose Spark runs the jobs that copy; by default the target of each replication"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect) and permanent functions of classes, and table properties may set any option of Spark"),
-    _row("hivex.load.paths", "list", ("*",), "", _ANY, "folders, as absolute paths or URIs, that LOAD DATA may read besides the root of the table's cluster; `*` is any folder. Under Airflow the default is the empty list"),
+    _row("hivex.load.paths", "list", ("*",), "", _ANY, "folders, as absolute paths or URIs, that LOAD DATA and COPY INTO may read besides the root of the table's cluster; `*` is any folder. Under Airflow the default is the empty list"),
     # -- namespaces
     _row("hivex.namespace.mode", "bool", False, "", _ANY, "statements name tables of other databases by links only; a database may have another value as its property"),
     _row("hivex.move.grace.time", "int", 86_400, "s", (0, None), "how long the housekeeping leaves the copies on the previous clusters after a namespace was moved"),

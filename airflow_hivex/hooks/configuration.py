@@ -55,7 +55,8 @@ class Configuration:
     def of_metastore(self) -> Mapping[str, Any]:
         """Return the settings with which the metastore is opened.
 
-        The default of `hivex.load.paths` is empty. So by default LOAD DATA reads only files of the clusters.
+        The default of `hivex.load.paths` is empty. So by default LOAD DATA and COPY INTO read
+        only files of the clusters.
         """
         return {"hivex.load.paths": [], **self.settings}
 

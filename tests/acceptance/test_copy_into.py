@@ -114,6 +114,7 @@ class KilledError(BaseException):
     """Stands for the death of a process: nothing of the statement goes on."""
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("point", ["while writing", "before commit", "after commit"])
 def test_a_killed_load_leaves_nothing_or_all(
     metastore: Metastore,
@@ -243,6 +244,7 @@ def test_rows_that_do_not_fit_are_an_error_or_go_to_a_table(t: Session, tmp_path
 GERMAN = 'Nr;Größe;Preis\r\n1;größer;1.234,56\r\n2;"ein;Wort";0,5\r\n'
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize(
     ("encoding", "option"), [("cp1252", "windows-1252"), ("utf-8-sig", "UTF-8"), ("utf-16", "UTF-16")]
 )

@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 _SMALL_BYTES = 64 * 1024
 """Files up to this size get a checksum, which distinguishes a changed file from a file that was only touched."""
 _READ_AT_ONCE = 8
+_MOST_SINGLE_STAMPS = 100
+"""The greatest number of files whose stamps are read one by one, and not by a listing of the folder."""
 _CHUNK = 1 << 20
 _COLUMNS = ("files_loaded", "files_skipped", "files_changed", "bytes_loaded", "rows_loaded", "rows_rejected")
 
@@ -264,7 +266,7 @@ class _CopySteps(InsertSteps):
     def check(self) -> None:
         """Refuse files that have changed or were deleted while they were read."""
         place = self.place
-        if len(self.chosen) <= _READ_AT_ONCE:
+        if len(self.chosen) <= _MOST_SINGLE_STAMPS:
             now = {name: place.files.stamp(place.below(name)) for name in self.chosen}
         else:
             now = {**dict.fromkeys(self.chosen), **place.files.list_stamps(place.location)}

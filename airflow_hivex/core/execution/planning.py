@@ -82,18 +82,24 @@ def plan_job(
         sources=tuple(sources),
         inserts=tuple(inserts),
         loaded=loaded,
-        spark_conf={**_keys_of_files(context, loaded), **configuration_of(context, cluster)},
+        spark_conf={**_for_files(context, loaded), **configuration_of(context, cluster)},
     )
     declare_called(context, running.functions, plan.texts)
     return with_safe_pushdown(replace(plan, prelude=(*running.functions.values(), *objects.prelude(plan.texts))))
 
 
-def _keys_of_files(context: StatementContext, loaded: LoadedFiles | None) -> dict[str, str]:
-    """Return the settings with which Spark reads loaded files that lie in the object stores of other clusters."""
+_LISTING_TASKS = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "32"}
+"""The setting with which Spark lists loaded files by few tasks. By default it runs a task for each file."""
+
+
+def _for_files(context: StatementContext, loaded: LoadedFiles | None) -> dict[str, str]:
+    """Return the settings with which Spark reads loaded files, also those in the object stores of other clusters."""
+    if loaded is None:
+        return {}
+    found = dict(_LISTING_TASKS)
     clusters = context.services.clusters
-    found: dict[str, str] = {}
-    for other in map(clusters.get, clusters) if loaded is not None else ():
-        if loaded is not None and any(other.root.relative(path) is not None for path in loaded.paths):
+    for other in map(clusters.get, clusters):
+        if any(other.root.relative(path) is not None for path in loaded.paths):
             found |= spark_settings(other.filesystem, other.storage_options, {})
     return found
 
