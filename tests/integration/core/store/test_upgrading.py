@@ -134,6 +134,12 @@ ROWS: dict[str, tuple[str, ...]] = {
         'INSERT INTO partition_events (database, "table", partition, type, event_ms) '
         "VALUES ('shop', 'lines', 'ds=2024-01-01', 1, 26)",
         "INSERT INTO change_streams (table_id, stream, batch_id, since_write_id) VALUES (5, 'copy', 2, 1)",
+        "INSERT INTO loaded_files (table_id, path_key, path, size_bytes, changed, txn_id, rows_of_load, loaded_ms) "
+        "VALUES (5, '00ff', 'raw/sales.csv', 10, '2024-01-01', 2, 3, 27)",
+        'INSERT INTO ended_statements (id, started_ms, ended_ms, outcome, kind, text, "database", tables, target, '
+        '"user", host, dag_id, task_id, run_id, try_number, txn_id, cluster, rows_written, wait_ms, steps) VALUES '
+        "(1, 28, 29, 's', 'INSERT', 'INSERT INTO sales ...', 'shop', ' shop.sales ', 'shop.sales', 'ann', 'here', "
+        "'d', 't', 'r', 1, 2, 'c1', 3, 0, '{\"job\": 1}')",
     ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
