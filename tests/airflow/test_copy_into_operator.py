@@ -7,6 +7,7 @@ from airflow.sdk import DAG, task
 
 from airflow_hivex.operators.copy_into import HivexCopyIntoOperator
 from airflow_hivex.operators.query import HivexQueryOperator
+from tests.airflow.runs import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,8 @@ def test_a_task_loads_the_new_files_of_its_pattern(
     numbers = ("files_loaded", "files_skipped", "files_changed", "bytes_loaded", "rows_loaded", "rows_rejected")
     expected = ((2, 0, 0, 24, 2, 0), (0, 2, 0, 0, 0, 0))
     assert seen == [{**dict(zip(numbers, each, strict=True)), "cluster": "c1"} for each in expected]
+    # A task that has loaded no file sends no event.
+    assert [extra["write_ids"] for _, extra in events_of("default.orders")] == [[2]]
 
 
 @pytest.mark.parametrize(
