@@ -26,7 +26,7 @@ from airflow_hivex.operators.transaction import (
     HivexCommitOperator,
     HivexTransaction,
 )
-from tests.airflow.runs import clear, context, create_run, go_on, kill_at, mark, states, tries
+from tests.airflow.runs import clear, context, create_run, events_of, go_on, kill_at, mark, states, tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -387,6 +387,29 @@ def test_task_that_is_cleared_while_others_still_work_goes_on_in_their_transacti
     assert tries(finished)["load.begin"] == 2
     assert (ids(metastore, "orders"), ids(metastore, "lines")) == ([1, 3], [2])
     assert count_of_groups_transactions(metastore, finished) == 1
+
+
+def test_commit_that_was_applied_before_its_task_has_run_sends_one_event_of_each_table(
+    metastore: Metastore, store_dag: Callable[[DAG], None]
+) -> None:
+    with DAG("hivex_committed_before", schedule=None) as dag, HivexTransaction("load") as transaction:
+        write(transaction, "one", "orders", 1) >> write(transaction, "two", "lines", 2)
+    store_dag(dag)
+    run = create_run(dag)
+    committed: list[int] = []
+
+    def commit() -> None:
+        (found,) = metastore.transactions.show()
+        committed.append(found.id)
+        assert events_of("orders") == before
+        metastore.commit(found.id)
+
+    before = events_of("orders")
+    finished = go_on(dag, run, but_first=[("load.commit", commit)])
+    assert set(states(finished).values()) == {"success"}
+    for table in ("orders", "lines"):
+        assert [extra["txn_ids"] for _, extra in events_of(table)][-1] == committed
+    assert len(events_of("orders")) == len(before) + 1
 
 
 def test_task_cannot_be_cleared_without_the_commit_after_it(
