@@ -65,6 +65,7 @@ class HivexDialect(default.DefaultDialect):
     supports_default_metavalue = True
     postfetch_lastrowid = False
     cte_follows_insert = True
+    div_is_floordiv = False
     requires_name_normalize = False
     max_identifier_length = 128
 
