@@ -115,14 +115,13 @@ def _run(context: StatementContext, insert: Insert, steps: _CopySteps) -> Result
     def evolved(table: StoredTable) -> Table:
         return with_merged_columns(table, _columns_of_files(context, insert, steps, table))
 
-    done = with_new_columns(
+    return with_new_columns(
         context,
         statement.KIND,
         statement.target,
         evolved,
         lambda merge: run_insert(context, insert, steps, merge=merge),
     )
-    return steps.result(done)
 
 
 def _columns_of_files(
@@ -237,7 +236,7 @@ class _CopySteps(InsertSteps):
         if table.id != place.table.id:
             raise place.refused("the table was dropped and created again meanwhile; try again")
         fresh = self.fresh(table)
-        self.chosen = {name: stamp for name, stamp in self.stamps.items() if name in fresh}
+        self.chosen, self.loaded = {name: stamp for name, stamp in self.stamps.items() if name in fresh}, ()
         if not self.chosen:
             return None
         self.loaded = self._described()
