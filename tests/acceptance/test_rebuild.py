@@ -135,16 +135,24 @@ def test_folder_that_is_no_managed_table_is_refused_and_named(
     }.items():
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text(text)
+    (root / "never_filled").mkdir()
+    # This is what a cleaning leaves of a TRUNCATE.
+    (root / "cleaned/base_0000002").mkdir(parents=True)
+    (root / "cleaned/base_0000002/_hidden").touch()
     monkeypatch.setenv("HIVEX_METASTORE_URL", f"sqlite:///{tmp_path}/metastore.db")
     monkeypatch.setenv(
         "HIVEX_CLUSTER_PROPERTIES",
         json.dumps({"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[1]"}}),
     )
-    assert main(["metastore", "rebuild", "--format", "json"]) == 1
+    command = ["metastore", "rebuild", "--format", "json"]
+    assert main([*command, "--table", "never_filled|cleaned"]) == 0
+    capsys.readouterr()
+    assert main(command) == 1
     captured = capsys.readouterr()
     rows = {row[2]: (row[0], row[5]) for row in json.loads(captured.out)["rows"]}
     assert rows["default"][0] == "present"
+    assert rows["default.never_filled"][0] == rows["default.cleaned"][0] == "skipped"
     assert {rows[f"default.{name}"][0] for name in ("plain", "broken", "two")} == {"refused"}
-    assert "no base or delta directory has rows" in rows["default.plain"][1]
+    assert "no base or delta directory with rows" in rows["default.plain"][1]
     assert "bucket_00000" in rows["default.broken"][1]
     assert "views, links, functions and external tables" in captured.err

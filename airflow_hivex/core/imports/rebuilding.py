@@ -79,7 +79,6 @@ class _Found:
     loose: str | None = None
     highest_write_id: int = 0
     highest_txn_id: int = 0
-    files: int = 0
     is_full_acid: bool = False
 
 
@@ -151,7 +150,11 @@ class Rebuilder:
             stored = self._stored(database, name)
             if stored is not None:
                 return self._again(stored, location)
-            found = self._read(database, name, location)
+            looked = self._look(full_name, location)
+            if not looked.largest and looked.loose is None:
+                note = "its folder has no rows; create the table again by SQL"
+                return ImportedObject("table", full_name, ImportOutcome.SKIPPED, notes=(note,))
+            found = self._read(database, name, location, looked)
             if not self._dry_run:
                 self._writer.write(self._context, found)
         except StoreError:
@@ -187,7 +190,7 @@ class Rebuilder:
         with self._services.store.read() as connection:
             if has_directories(connection, stored.id):
                 return present
-        found = self._look(stored.full_name, location, is_empty=True)
+        found = self._look(stored.full_name, location)
         if not found.highest_write_id:
             return present
         described = self._filled(stored, found)
@@ -205,16 +208,17 @@ class Rebuilder:
 
     # -- reading ------------------------------------------------------------------------
 
-    def _read(self, database: str, name: str, location: str) -> ImportedTable:
-        """Return a table with its partitions and directories, from its folder.
+    def _read(self, database: str, name: str, location: str, found: _Found) -> ImportedTable:
+        """Return a table with its partitions and directories, from the files of its folder.
 
         Raises:
             InvalidOperationError: the folder is not of a managed table, or its directories do not fit together.
             InvalidObjectError: a file cannot be read.
-            StorageError: the folder cannot be listed.
         """
         full_name = f"{database}.{name}"
-        found = self._look(full_name, location)
+        if not found.largest:
+            reason = f"its folder has no base or delta directory with rows, but {found.loose}"
+            raise InvalidOperationError(_OPERATION, full_name, f"{reason}. Create an external table by SQL")
         described = self._columns(full_name, location, found)
         keys, values = _partition_keys(full_name, found.partitions)
         columns = tuple(Column(*each) for each in _united(full_name, [each for _, each in described]))
@@ -250,15 +254,18 @@ class Rebuilder:
         reader = DirectoryReader(table, self._cluster, self._files, write_ids, txns)
         return ImportedTable(table, (), partitions, reader.read([each.name for each in partitions]))
 
-    def _look(self, full_name: str, location: str, *, is_empty: bool = False) -> _Found:
-        """Return the files of a folder. With ``is_empty`` the folder is allowed to have no rows."""
+    def _look(self, full_name: str, location: str) -> _Found:
+        """Return the files of a folder.
+
+        Raises:
+            StorageError: the folder cannot be listed.
+        """
         found = _Found()
         for path, size in self._files.walk(location):
             names = path.split("/")
             depth = next((number for number, each in enumerate(names) if "=" not in each), len(names))
             if any(each.startswith((".", "_")) for each in names[: depth + 1]):
                 continue
-            found.files += 1
             directory = parse_directory(names[depth]) if depth < len(names) - 1 else None
             if directory is None:
                 found.loose = found.loose or path
@@ -273,13 +280,6 @@ class Rebuilder:
                 folder = "/".join(names[: depth + 1])
                 found.largest[folder] = max(found.largest.get(folder, ("", 0)), (path, size), key=lambda each: each[1])
         self._progress(full_name, len(found.partitions))
-        if is_empty:
-            return found
-        if not found.files:
-            raise InvalidOperationError(_OPERATION, full_name, "its folder has no files")
-        if not found.largest:
-            reason = f"its folder has no base or delta directory with rows, but {found.loose or 'empty directories'}"
-            raise InvalidOperationError(_OPERATION, full_name, f"{reason}. Create an external table by SQL")
         return found
 
     def _columns(self, full_name: str, location: str, found: _Found) -> list[tuple[int, FileColumns]]:

@@ -170,7 +170,7 @@ class ImportOutcome(enum.Enum):
 
     ``PLANNED`` is the result of a dry run. ``PRESENT`` means that an equal object existed before. ``DIFFERS`` means
     that a different object with the name existed before, and stays unchanged. ``REFUSED`` means that the object cannot
-    be imported.
+    be imported. ``SKIPPED`` means that the folder of a rebuild has no rows.
     """
 
     IMPORTED = "imported"
@@ -179,6 +179,7 @@ class ImportOutcome(enum.Enum):
     PRESENT = "present"
     DIFFERS = "differs"
     REFUSED = "refused"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,10 @@ class ImportedObject:
     """A database, table, view or function, and its result.
 
     ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``,
-    ``function``, or ``table`` for a refused table. ``partitions`` is the number of added partitions. ``directories`` is
-    the number of registered directories and original files. ``size_bytes`` is the number of copied bytes or, in a dry
-    run, of bytes to copy. ``notes`` are the reasons of a difference or refusal, or differences from Hive.
+    ``function``, or ``table`` for a refused or skipped table. ``partitions`` is the number of added partitions.
+    ``directories`` is the number of registered directories and original files. ``size_bytes`` is the number of copied
+    bytes or, in a dry run, of bytes to copy. ``notes`` are the reasons of a difference or refusal, or differences from
+    Hive.
     """
 
     kind: str
