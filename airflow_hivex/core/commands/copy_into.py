@@ -280,7 +280,10 @@ class _CopySteps(InsertSteps):
         self.rejected = rows[-1]
 
     def fresh(self, table: StoredTable) -> Collection[str]:
-        """Return the files among ``stamps`` that the statement must load. Record skipped files that have changed."""
+        """Return the files among ``stamps`` that the statement must load. Record skipped files that have changed.
+
+        Empty files are skipped, and loaded when they have a content.
+        """
         keys = {name: path_key(self.path(name)) for name in self.stamps}
         joined = self.context.session.transaction
         with self.context.services.store.read() as connection:
@@ -289,12 +292,13 @@ class _CopySteps(InsertSteps):
                 own = pending_writes.of_transaction(connection, joined.txn_id, table_id=table.id)
                 done = (write for write in own if write.directories is not None and not write.is_taken_back)
                 known |= {each.key: each for write in done for each in write.loaded}
+        filled = {name for name, stamp in self.stamps.items() if stamp.size_bytes}
         if self.statement.force:
-            return self.stamps.keys()
+            return filled
         fresh = {name for name, key in keys.items() if key not in known}
         changed = {name for name in self.stamps.keys() - fresh if self._has_changed(name, known[keys[name]])}
         if self.statement.reloads_changed:
-            fresh, changed = fresh | changed, set()
+            fresh, changed = fresh | (changed & filled), changed - filled
         self.changed |= changed
         if changed:
             log.warning(
@@ -304,7 +308,7 @@ class _CopySteps(InsertSteps):
                 len(changed),
                 self.path(min(changed)),
             )
-        return fresh
+        return fresh & filled
 
     def result(self, done: Result) -> Result:
         """Return the result of the INSERT with the numbers of the load as its row."""

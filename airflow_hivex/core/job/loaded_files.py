@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import DecimalType, DoubleType, FloatType, StringType, StructField, StructType
@@ -11,6 +13,7 @@ from pyspark.sql.types import DecimalType, DoubleType, FloatType, StringType, St
 from airflow_hivex.core.job import data_files
 from airflow_hivex.core.job.assignment import field, quoted, text_literal
 from airflow_hivex.core.job.configuration import READ_OPTIONS
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.plans import UNFIT_COLUMNS, ColumnNaming, LoadedFiles
 
 _WITH_NAMES = ("avro", "orc", "parquet")
@@ -22,6 +25,8 @@ _RECORD, _FILE, _TEXTS = "__record", "__file", "__texts"
 _CAST = "hivex.cast"
 _LOCALISED = DecimalType(38, 12)
 _MOST_CHARACTERS = 100
+_CASE = "spark.sql.caseSensitive"
+_FOLDER = re.compile(r"(?<=/)([^/=]+)=[^/]*(?=/)")
 _WIDE_ENCODING = re.compile(r"utf-?(16|32)(le|be)?")
 _NOT_OF_A_RECORD = ("header", "encoding", "charset", "multiline", "linesep", "inferschema", "mode", "enforceschema")
 
@@ -36,7 +41,8 @@ def register(spark: SparkSession, loaded: LoadedFiles) -> list[str]:
         return _split(spark, loaded, loaded.naming)
     else:
         fields, options = _schema(spark, loaded, loaded.naming)
-        rows = _read(spark, loaded, fields, {"mode": "FAILFAST", **options}).selectExpr(*map(_value, fields))
+        rows = _read(spark, loaded, fields, {**options, "mode": "FAILFAST"})
+        rows = rows.selectExpr(*map(_value, _spelled_once(fields)), *_of_folders(loaded, fields))
     rows.createOrReplaceTempView(loaded.view)
     return [loaded.view]
 
@@ -52,8 +58,11 @@ def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 
 def _with_all_columns(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
     # The columns of all files are read, so a file with more columns than the first one loses none.
-    options = {**READ_OPTIONS, "mergeSchema": "true", **(loaded.options if loaded.naming is not None else {})}
-    return _load(data_files.source(spark, loaded.format).options(**options), loaded.paths)
+    options = {**(loaded.options if loaded.naming is not None else {}), **READ_OPTIONS, "mergeSchema": "true"}
+    rows = _load(data_files.source(spark, loaded.format).options(**options), loaded.paths)
+    if loaded.naming is None:
+        return rows
+    return rows.selectExpr("*", *_of_folders(loaded, rows.schema.fields, "_metadata.file_path"))
 
 
 def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
@@ -95,6 +104,9 @@ def _reading_options(format: str, options: Mapping[str, str]) -> dict[str, str]:
     encoding = found.get("encoding", found.get("charset", "")).lower()
     if _WIDE_ENCODING.fullmatch(encoding):
         found.setdefault(*(("multiline", "true") if format == "csv" else ("linesep", "\n")))
+    if format == "csv":
+        # Spreadsheets write a quote within quotes twice.
+        found.setdefault("escape", found.get("quote", '"'))
     return found
 
 
@@ -110,7 +122,8 @@ def _fields_of_files(
         inferring["inferschema"] = "true"
     reads_all = loaded.format == "json" or inferring.get("inferschema", "").lower() == "true"
     reader = data_files.source(spark, loaded.format).options(**{**READ_OPTIONS, **inferring})
-    found = _load(reader, loaded.paths if reads_all else loaded.paths[:1]).schema.fields
+    with _exact_names(spark):
+        found = _load(reader, loaded.paths if reads_all else loaded.paths[:1]).schema.fields
     of_target = {column.name.lower(): field(column) for column in loaded.columns}
     fields = []
     for each in found:
@@ -137,10 +150,69 @@ def _value(item: StructField) -> str:
 def _read(
     spark: SparkSession, loaded: LoadedFiles, fields: Sequence[StructField], options: Mapping[str, str]
 ) -> DataFrame:
+    """Return the rows with the columns ``fields`` and with the URIs of their files. Each name is spelled in one way.
+
+    Spark's reader takes the keys of JSON exactly, and its queries take names without regard to case. So rows with keys
+    that differ only in case are computed at once, under the first spelling of each name.
+    """
     whole = {**READ_OPTIONS, "columnPruning": "false", "enforceSchema": "false", **options}
-    return _load(
-        data_files.source(spark, loaded.format).options(**whole).schema(StructType(list(fields))), loaded.paths
-    )
+    reader = data_files.source(spark, loaded.format).options(**whole).schema(StructType(list(fields)))
+    once = _spelled_once(fields)
+    if len(once) == len(fields):
+        return _load(reader, loaded.paths).selectExpr("*", f"_metadata.file_path AS {_FILE}")
+    spellings: dict[str, list[str]] = {each.name.lower(): [] for each in once}
+    for each in fields:
+        spellings[each.name.lower()].append(quoted(each.name))
+    values = [f"coalesce({', '.join(spellings[each.name.lower()])}) AS {quoted(each.name)}" for each in once]
+    with _exact_names(spark):
+        rows = _load(reader, loaded.paths).selectExpr(*values, f"_metadata.file_path AS {_FILE}")
+        return rows.localCheckpoint()
+
+
+def _spelled_once(fields: Sequence[StructField]) -> list[StructField]:
+    """Return the columns without those whose names differ only in case from the name of an earlier column."""
+    found: dict[str, StructField] = {}
+    for each in fields:
+        found.setdefault(each.name.lower(), each)
+    return list(found.values())
+
+
+@contextmanager
+def _exact_names(spark: SparkSession) -> Iterator[None]:
+    """Have Spark distinguish names of columns that differ only in case, during the block."""
+    before = spark.conf.get(_CASE)
+    spark.conf.set(_CASE, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(_CASE, before or "false")
+
+
+def _of_folders(loaded: LoadedFiles, fields: Sequence[StructField], file: str = _FILE) -> list[str]:
+    """Return Spark SQL for the columns that the files lack and that folders such as ``day=2024-01-31`` name.
+
+    ``file`` is Spark SQL for the URI of a row's file. Without columns of a target, the values are texts.
+    """
+    names = {each.name.lower() for each in fields}
+    if loaded.naming == ColumnNaming.BY_POSITION or (loaded.columns and len(names) >= len(loaded.columns)):
+        return []
+    types = {column.name.lower(): column for column in loaded.columns}
+    values = []
+    for folder in dict.fromkeys(name for path in loaded.paths for name in _FOLDER.findall(path)):
+        name = unquote(folder).lower()
+        if name in names or (types and name not in types):
+            continue
+        names.add(name)
+        pattern = text_literal(rf"(?i)/\Q{folder}\E=([^/]*)/")
+        text = _decoded(f"regexp_extract({_decoded(file)}, {pattern}, 1)")
+        value = f"nullif(nullif({text}, ''), {text_literal(DEFAULT_PARTITION)})"
+        wanted = field(types[name]).dataType if types else StringType()
+        values.append(f"CAST({value} AS {wanted.simpleString()}) AS {quoted(name)}")
+    return values
+
+
+def _decoded(text: str) -> str:
+    return f"url_decode(replace({text}, '+', '%2B'))"
 
 
 def _split(spark: SparkSession, loaded: LoadedFiles, naming: ColumnNaming) -> list[str]:
@@ -148,13 +220,14 @@ def _split(spark: SparkSession, loaded: LoadedFiles, naming: ColumnNaming) -> li
     fields, options = _schema(spark, loaded, naming)
     lenient = {**options, "mode": "PERMISSIVE", "columnnameofcorruptrecord": _RECORD}
     rows = _read(spark, loaded, [*fields, StructField(_RECORD, StringType())], lenient)
+    fields = _spelled_once(fields)
     # Spark refuses to read the record alone. This condition reads the columns, and is always true.
     columns = ", ".join(quoted(each.name) for each in fields)
     reads_all = f"concat(CAST(hash({columns}) AS STRING), '') <> ''"
-    fit = rows.where(f"{_RECORD} IS NULL AND {reads_all}").selectExpr(*map(_value, fields))
+    fit = rows.where(f"{_RECORD} IS NULL AND {reads_all}")
+    fit = fit.selectExpr(*map(_value, fields), *_of_folders(loaded, fields))
     fit.createOrReplaceTempView(loaded.view)
     unfit = rows.where(f"{_RECORD} IS NOT NULL AND {reads_all}")
-    unfit = unfit.selectExpr("*", f"_metadata.file_path AS {_FILE}")
     unfit = unfit.selectExpr("*", f"{_texts(loaded.format, fields, options)} AS {_TEXTS}")
     values = (_FILE, *_reason(loaded.format, fields), _RECORD)
     named = (f"{value} AS {name}" for value, name in zip(values, UNFIT_COLUMNS, strict=True))

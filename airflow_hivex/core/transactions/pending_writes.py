@@ -333,14 +333,17 @@ def note_loaded(connection: Connection, write: PendingWrite | None, files: Seque
     """Record the files that a COPY INTO has loaded. The caller must have called :func:`one_at_a_time`.
 
     Raises:
-        InvalidOperationError: another statement of the transaction has loaded one of the files meanwhile.
+        InvalidOperationError: another statement of the transaction has loaded one of the files.
     """
     assert write is not None
     keys = {each.key for each in files}
     for other in of_transaction(connection, write.facts.txn_id, table_id=write.table_id):
         twice = next((each.path for each in other.loaded if each.key in keys), None)
         if other.id != write.id and other.directories is not None and twice is not None:
-            reason = f"another statement of transaction {write.facts.txn_id} has loaded it meanwhile; run it again"
+            reason = (
+                f"transaction {write.facts.txn_id} has loaded it already, and loads a file once; commit it first, and "
+                "run the statement in another transaction"
+            )
             raise InvalidOperationError("COPY INTO of", twice, reason)
     change_document(connection, write.id, loaded=[asdict(each) for each in files])
 

@@ -326,6 +326,34 @@ def _of_files(query: Query, start: int) -> Query:
 
 
 _COPY_OPTIONS = ("force", "mergeSchema", "allowOverwrites")
+_CHOOSES_FILES = "PATTERN and FILES choose the files"
+_SKIPS_FAULTS = "a missing or damaged file is an error; name the other files with FILES or PATTERN"
+_SKIPS_ROWS = "ON_ERROR = CONTINUE puts rows that do not fit into another table"
+_IN_COPY_OPTIONS = "write it in COPY_OPTIONS"
+_NOT_OF_THE_READER = {
+    **dict.fromkeys(("pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefilelookup"), _CHOOSES_FILES),
+    **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage"), _CHOOSES_FILES),
+    **dict.fromkeys(("path", "paths", "basepath", "__globpaths__"), "the path after FROM names the files"),
+    **dict.fromkeys(("ignorecorruptfiles", "ignoremissingfiles"), _SKIPS_FAULTS),
+    **dict.fromkeys(("mode", "columnnameofcorruptrecord", "badrecordspath", "rescueddatacolumn"), _SKIPS_ROWS),
+    "enforceschema": "the headers of all files must be the same",
+    "samplingratio": "all rows are read for the types of columns",
+    "singlevariantcolumn": "the columns of the table name the values",
+    **dict.fromkeys(("force", "allowoverwrites"), _IN_COPY_OPTIONS),
+}
+"""Options of Spark's reader that would leave out files or rows of a load, with the reason why they are refused."""
+
+
+def _check_format_options(parts: Parts) -> None:
+    """Refuse options of Spark's reader that would leave out files or rows, since their files count as loaded.
+
+    Raises:
+        StatementSyntaxError: FORMAT_OPTIONS has such an option.
+    """
+    for name in parts["format_options"] or {}:
+        reason = _NOT_OF_THE_READER.get(name.lower())
+        if reason is not None:
+            raise parts.cursor.error(f"FORMAT_OPTIONS cannot have {name}: {reason}", parts.token("format_options"))
 
 
 def _check_splits(parts: Parts) -> None:
@@ -352,11 +380,12 @@ def make_copy_into(parts: Parts) -> CopyInto:
     """Return the statement COPY INTO.
 
     Raises:
-        StatementSyntaxError: an option is unknown, or FILES and PATTERN are both given.
+        StatementSyntaxError: an option is unknown or refused, or FILES and PATTERN are both given.
     """
     if "files" in parts and "patterns" in parts:
         raise parts.cursor.error("FILES and PATTERN do not go together", parts.token("patterns"))
     _check_splits(parts)
+    _check_format_options(parts)
     options: dict[str, bool] = {}
     known = {name.lower(): name for name in _COPY_OPTIONS}
     for name, value in (parts["copy_options"] or {}).items():
