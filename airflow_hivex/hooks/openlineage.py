@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.assets.hivex import SCHEME, TableUri, table_uri
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.errors.secrets import hide
 from airflow_hivex.hooks.lineage import tables_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def lineage_of(
         inputs=[datasets.input(uri) for uri in found.inputs],
         outputs=[datasets.output(uri, columns.get(uri)) for uri in found.outputs],
         run_facets=_run_facets(hook, txn_ids),
-        job_facets={"sql": SQLJobFacet(query=";\n".join(statements))},
+        job_facets={"sql": SQLJobFacet(query=hide(";\n".join(statements)))},
     )
 
 

@@ -13,6 +13,7 @@ from airflow.sdk import XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.errors.secrets import hide
 from airflow_hivex.hooks.tasks import agent_info, as_txn_id, failing_for_good, lasting_failure, part_name, task_try
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.asset_events import (
@@ -370,7 +371,7 @@ class HivexQueryOperator(WritingOperator):
                 try:
                     if self._killed:
                         raise AirflowException("The task was killed between two statements.")
-                    self.log.info("Statement runs in the worker:\n%s", statement)
+                    self.log.info("Statement runs in the worker:\n%s", hide(statement))
                     result = thread.sql(statement, values, self.max_rows)
                 finally:
                     self._thread = None
@@ -461,7 +462,7 @@ class HivexQueryOperator(WritingOperator):
                 for number, (statement, values) in enumerate(zip(statements, shared, strict=True), start=1):
                     if self._killed:
                         raise AirflowException("The task was killed between two statements.")
-                    self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
+                    self.log.info("Statement %d of %d:\n%s", number, len(statements), hide(statement))
                     result = thread.sql(statement, values, self.max_rows)
                     self._log(result)
                     txn_ids += [] if result.txn_id is None else [result.txn_id]

@@ -193,6 +193,7 @@ def test_time_to_hide_secrets_does_not_grow_with_the_square_of_a_long_word() -> 
 
 
 HOSTILE = ["-D", "spark.", "fs.", "a://u:", "'secret", "?token", "a=", "'a' = '", "-Dspark.secret"]
+HOSTILE += ["\\", "\n", "password='", "(SET ", ";SET pwd", "OPTIONS(", "('pwd' ", "'' AS ", "password: ", "pwd='x' \""]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
@@ -204,3 +205,58 @@ def test_no_text_takes_a_time_that_grows_with_the_square_of_its_length(piece: st
 
 def test_a_value_in_the_value_of_another_name_is_found() -> None:
     assert hide("a=spark.secret.key=xyz") == "a=spark.secret.key=***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET password=hunter2",
+        "set  My.Api_Key = hunter2 hunter2",
+        "SET hivevar:db-password=hunter2",
+        "SET VAR pwd = 'hunter2' || x",
+        "-- of the DAG\nSET (a, db_password) = (SELECT 1, 'hunter2')",
+        "DECLARE OR REPLACE VARIABLE token STRING DEFAULT concat('hunter2', 'b')",
+        "A statement: SET password=hunter2",
+        "'SET password=ge hunter2' is refused",
+        "SELECT 'password=hunter2' AS note",
+        "SELECT * FROM t WHERE note='MY_PASSWD: hunter2'",
+        "SELECT * FROM t WHERE token = 'hunter2'",
+        "SELECT * FROM t WHERE `secret`<>'x''hunter2'",
+        "CALL p(pwd => r'hunter2')",
+        "SELECT 'hunter2' AS token",
+        "cannot read \"SELECT 'it''s', 'hunter2 it''s' AS `token`\"",
+        "EXECUTE IMMEDIATE 'SELECT :pwd' USING 'hunter2' AS pwd",
+        "CREATE TABLE t (a int) USING jdbc OPTIONS (password = hunter2, b = 2)",
+        "CREATE TABLE t (a int) USING jdbc OPTIONS (dbtable 't', password 'hunter2')",
+        "ALTER TABLE t SET TBLPROPERTIES ('a'='b', 'private_key'='hunter2')",
+        "SELECT * FROM t WHERE secret = 'hunter2 of a text that was cut",
+        '{"password": "hunter2", "a": 1}',
+        '{\\"password\\": \\"hunter2\\", \\"a\\": 1}',
+        "jdbc:sqlserver://h;user=u;password=hunter2;x=1",
+        "login failed: password=hunter2",
+        "host=h aws.access-key=hunter2 user=u",
+        "host: h, credential: hunter2",
+        "Authorization: Bearer hunter2",
+        "{'x.authorization': 'hunter2'}",
+    ],
+)
+def test_value_of_a_secret_name_is_masked(text: str) -> None:
+    assert "hunter2" not in hide(text)
+    assert hide(hide(text)) == hide(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT token FROM t WHERE token = col2",
+        "MERGE INTO t USING s ON t.token=s.token WHEN MATCHED THEN UPDATE SET token = s.token",
+        "UPDATE t\nSET token = col2 WHERE a = 'b' AND secret=c",
+        "CREATE TABLE users (name string, password string COMMENT 'x', s struct<a:int,token:string>)",
+        "SELECT count(*) AS tokens, 'x' AS a",
+        "SET spark.sql.shuffle.partitions=5",
+        "syntax error at token 'FROM'",
+        "the credential 'c1' is missing in partition token=abc of default.t",
+    ],
+)
+def test_columns_with_secret_names_are_not_masked(text: str) -> None:
+    assert hide(text) == text

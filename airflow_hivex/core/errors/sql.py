@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
+from airflow_hivex.core.errors.secrets import hide
 
 
 class SqlError(HivexError, pep249.ProgrammingError):
@@ -24,8 +25,13 @@ class StatementSyntaxError(SqlError):
     text: str = ""
 
     def _describe(self) -> str:
-        source = self.text.splitlines()[self.line - 1] if 0 < self.line <= len(self.text.splitlines()) else ""
-        pointer = f"\n{source}\n{' ' * (self.column - 1)}^" if source else ""
+        lines = self.text.splitlines()
+        pointer = ""
+        if 0 < self.line <= len(lines) and (given := lines[self.line - 1]):
+            # The secrets of a statement are not found in a single line of it.
+            shown = hide(self.text).splitlines()[self.line - 1]
+            before = self.column - 1
+            pointer = f"\n{shown}" + (f"\n{' ' * before}^" if shown[:before] == given[:before] else "")
         return f"Line {self.line}, column {self.column}: {self.reason}.{pointer}"
 
 

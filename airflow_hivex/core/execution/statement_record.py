@@ -68,11 +68,10 @@ class StatementRecord:
         self._history = history
         self._clock = clock
         self._user = user
-        self._agent_info = agent_info
+        self._agent_info = None if agent_info is None else shortened(hide_as_logs(agent_info), _LONGEST_AGENT)
         self._task = task
         self._database = database
-        # The end of a text is cut before the masking, which takes its time for each character.
-        self._text = shortened(hide_as_logs(text[: history.text_length + _LONGEST]), history.text_length)
+        self._text = _masked(text, history.text_length)
         self._started_ms = clock()
         self._kind = ""
         self._tables: tuple[str, ...] = ()
@@ -206,7 +205,7 @@ class StatementRecord:
             outcome = StatementOutcome.REFUSED if self.is_refused else StatementOutcome.FAILED
         code = error.code if isinstance(error, HivexError) else type(error).__name__
         row = self._row(outcome, self._clock())
-        sentence = shortened(hide_as_logs(str(error) or code), _LONGEST)
+        sentence = _masked(str(error) or code, _LONGEST)
         self._history.record({**row, "error_code": code[:_LONGEST_CODE], "error": sentence})
 
     def _facts(self) -> dict[str, Value]:
@@ -215,8 +214,8 @@ class StatementRecord:
             "kind": self._kind[:_LONGEST_KIND],
             "text": self._text,
             "database": self._database,
-            "tables": f" {' '.join(self._tables)} ",
-            "target": self._target,
+            "tables": f" {' '.join(map(_name, self._tables))} ",
+            "target": None if self._target is None else _name(self._target),
             "dag_id": None if task is None else task.dag_id,
             "task_id": None if task is None else task.task_id,
             "run_id": None if task is None else task.run_id,
@@ -235,10 +234,10 @@ class StatementRecord:
             "outcome": outcome.value,
             "user": self._user,
             "host": socket.gethostname()[:_LONGEST_HOST],
-            "agent_info": None if self._agent_info is None else shortened(self._agent_info, _LONGEST_AGENT),
+            "agent_info": self._agent_info,
             "txn_id": self.txn_id,
             "cluster": None if route is None else route.cluster,
-            "route": None if route is None else shortened(route.reason, _LONGEST),
+            "route": None if route is None else _masked(route.reason, _LONGEST),
             "rows_written": written,
             "rows_deleted": deleted,
             "size_bytes": size_bytes,
@@ -247,6 +246,21 @@ class StatementRecord:
             "error_code": None,
             "error": None,
         }
+
+
+def _name(table: str) -> str:
+    """Return the name of a table. A refused name may have any characters."""
+    return _masked(table, _LONGEST)
+
+
+def _masked(text: str, length: int) -> str:
+    """Return the first ``length`` characters of a text without secrets.
+
+    The end of a text is cut before the masking, which takes its time for each character. A secret that was cut is not
+    found: the text ends before it.
+    """
+    masked = hide_as_logs(text[: length + _LONGEST])
+    return shortened(masked if len(text) <= length + _LONGEST else masked[:-_LONGEST], length)
 
 
 def _is_table(use: UsedObject) -> bool:
