@@ -34,6 +34,15 @@ _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.?(?:\s|\Z)")
+_OTHER_HEADER = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: (.*)\s+Schema: (.*)\s+Expected: [\s\S]*?CSV file: (\S+)"
+)
+_OTHER_LENGTH = re.compile(
+    r"Number of column in CSV header is not equal to number of fields in the schema:?\s+Header length: (\d+), "
+    r"schema size: (\d+)\s+CSV file: (\S+)"
+)
+_LENIENT = re.compile(r"\s*Parse Mode: FAILFAST\. To process malformed records as null result, try .*?'PERMISSIVE'\.")
+"""An advice of Spark that statements cannot follow."""
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _MAKE_ROOM = "Make room there, or on the disk of Spark's temporary files (spark.local.dir), and run the statement again"
 _NO_ANSWER_OF_STORE = re.compile(r"Unable to execute HTTP request: (.+)")
@@ -115,7 +124,12 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     lost = _lost_connection(error)
     if lost is not None:
         return ClusterUnreachableError("", lost)
-    message = _problem_of_python(text) or with_table_names(_message(text), plan) or type(error).__name__
+    message = (
+        _problem_of_python(text)
+        or _other_header(text)
+        or with_table_names(_message(text), plan)
+        or type(error).__name__
+    )
     if isinstance(error, AnalysisException):
         if _NO_AVRO.search(message):
             return JobError("", _AVRO_PACKAGE)
@@ -124,7 +138,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
             return AnalysisError(f"{message} {_INSTEAD_OF_VALUES}" if is_in_values else message)
         # A missing directory is not an error of the statement.
         message += _whose_directory(message, plan)
-    message += _host_of_task(text, message)
+    message += _advice(message, plan) + _host_of_task(text, message)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
     if missing := _NO_CONNECTOR.search(message):
@@ -149,6 +163,29 @@ def _problem_of_python(text: str) -> str | None:
         f"the Python of its executors cannot run its tasks: {found[-1].replace(']', ':', 1).strip(' .')}. They need "
         f"Python {minor} with numpy, pyarrow and the modules that functions use; name it in spark.pyspark.python of "
         "the cluster's spark_conf"
+    )
+
+
+def _advice(message: str, plan: Plan) -> str:
+    if plan.loaded is None or "MALFORMED_RECORD" not in message:
+        return ""
+    return " ON_ERROR = CONTINUE puts such rows of CSV and JSON files into another table."
+
+
+def _other_header(text: str) -> str | None:
+    """Return a sentence about a CSV file whose header is not that of the first file, or None for any other problem."""
+    named, counted = _OTHER_HEADER.search(text), _OTHER_LENGTH.search(text)
+    if named is not None:
+        header, first, file = named.groups()
+        own = f"has the columns {header.strip()}, and not {first.strip()}"
+    elif counted is not None:
+        header, first, file = counted.groups()
+        own = f"has {header} columns, and not {first}"
+    else:
+        return None
+    return (
+        f"the header of the file {unquote(file)} {own}, as the first file has them; load files with different headers "
+        "by different statements, with FILES or PATTERN"
     )
 
 
@@ -197,6 +234,7 @@ def _message(text: str) -> str:
 
 
 def _own(text: str) -> str:
+    text = _LENIENT.sub("", text)
     text = _FRAMES.sub("", _CALL.sub("", text.strip()))
     text = _CLASS.sub("", text.strip())
     return _CONTEXT.sub("", _STATE.sub("", text)).strip()

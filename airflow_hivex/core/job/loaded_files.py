@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.types import DecimalType, DoubleType, FloatType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from airflow_hivex.core.errors import AnalysisError
 from airflow_hivex.core.job import data_files
 from airflow_hivex.core.job.assignment import field, quoted, text_literal
 from airflow_hivex.core.job.configuration import READ_OPTIONS
@@ -25,6 +35,8 @@ _RECORD, _FILE, _TEXTS = "__record", "__file", "__texts"
 _CAST = "hivex.cast"
 _LOCALISED = DecimalType(38, 12)
 _MOST_CHARACTERS = 100
+_NUMBERED = re.compile(r"\d$")
+"""Finds names to which Spark may have appended a number, because another column has the same name."""
 _CASE = "spark.sql.caseSensitive"
 _FOLDER = re.compile(r"(?<=/)([^/=]+)=[^/]*(?=/)")
 _WIDE_ENCODING = re.compile(r"utf-?(16|32)(le|be)?")
@@ -59,10 +71,24 @@ def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 def _with_all_columns(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
     # The columns of all files are read, so a file with more columns than the first one loses none.
     options = {**(loaded.options if loaded.naming is not None else {}), **READ_OPTIONS, "mergeSchema": "true"}
-    rows = _load(data_files.source(spark, loaded.format).options(**options), loaded.paths)
+
+    def reader() -> DataFrameReader:
+        return data_files.source(spark, loaded.format).options(**options)
+
+    try:
+        rows = _load(reader(), loaded.paths)
+        found = rows.schema.fields
+    except Exception as error:
+        if loaded.naming is None or not loaded.columns or "CANNOT_MERGE_SCHEMAS" not in str(error):
+            raise
+        # The types of a column differ. Spark widens each to the type of the target, or names the file and the column.
+        of_target = {column.name.lower(): field(column) for column in loaded.columns}
+        each_file = (item for path in loaded.paths for item in _load(reader(), [path]).schema.fields)
+        found = _spelled_once([of_target.get(item.name.lower(), item) for item in each_file])
+        rows = _load(reader().schema(StructType(found)), loaded.paths)
     if loaded.naming is None:
         return rows
-    return rows.selectExpr("*", *_of_folders(loaded, rows.schema.fields, "_metadata.file_path"))
+    return rows.selectExpr("*", *_of_folders(loaded, found, "_metadata.file_path"))
 
 
 def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
@@ -122,17 +148,62 @@ def _fields_of_files(
         inferring["inferschema"] = "true"
     reads_all = loaded.format == "json" or inferring.get("inferschema", "").lower() == "true"
     reader = data_files.source(spark, loaded.format).options(**{**READ_OPTIONS, **inferring})
-    with _exact_names(spark):
+    with _exact_names(spark) if loaded.format == "json" else nullcontext():
         found = _load(reader, loaded.paths if reads_all else loaded.paths[:1]).schema.fields
+    if options.get("header", "").lower() == "true" and any(_NUMBERED.search(each.name) for each in found):
+        _check_header(reader, loaded.paths[0])
     of_target = {column.name.lower(): field(column) for column in loaded.columns}
     fields = []
     for each in found:
         target = of_target.get(each.name.lower())
         if target is not None:
-            fields.append(StructField(each.name, target.dataType, nullable=True, metadata=target.metadata))
+            wanted = _respelled(target.dataType, each.dataType, each.name)
+            cast = {} if wanted == target.dataType else {_CAST: target.dataType.simpleString()}
+            fields.append(StructField(each.name, wanted, nullable=True, metadata={**(target.metadata or {}), **cast}))
         elif each.name != _SPARKS_RECORD:
             fields.append(StructField(each.name, each.dataType))
     return fields or [StructField(column.name, StringType()) for column in loaded.columns]
+
+
+def _respelled(target: DataType, found: DataType, column: str) -> DataType:
+    """Return a type of the target with the names of fields as the files spell them.
+
+    Raises:
+        AnalysisError: the names of two fields in the files differ only in case.
+    """
+    match target, found:
+        case StructType(), StructType():
+            spelled: dict[str, StructField] = {}
+            for each in found.fields:
+                other = spelled.setdefault(each.name.lower(), each)
+                if other is not each:
+                    raise AnalysisError(
+                        f"the files have two fields in column {column} that differ only in case: {other.name} and "
+                        f"{each.name}; write one of them in all files"
+                    )
+            fields = []
+            for item in target.fields:
+                own = spelled.get(item.name.lower(), item)
+                fields.append(StructField(own.name, _respelled(item.dataType, own.dataType, column), item.nullable))
+            return StructType(fields)
+        case ArrayType(), ArrayType():
+            return ArrayType(_respelled(target.elementType, found.elementType, column), target.containsNull)
+    return target
+
+
+def _check_header(reader: DataFrameReader, path: str) -> None:
+    """Refuse a header that has a name twice. Spark would append numbers to such names.
+
+    Raises:
+        AnalysisError: the header of the file has a name twice.
+    """
+    header = _load(reader.options(header="false", inferschema="false"), [path]).first()
+    names = [str(name).lower() for name in header or () if name is not None]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise AnalysisError(
+            f"the header of the file {path} has the column {twice} twice; give one of them another name"
+        )
 
 
 def _localised(item: StructField) -> StructField:
@@ -143,8 +214,12 @@ def _localised(item: StructField) -> StructField:
 
 
 def _value(item: StructField) -> str:
+    return f"{_cast(item)} AS {quoted(item.name)}"
+
+
+def _cast(item: StructField) -> str:
     name, cast = quoted(item.name), (item.metadata or {}).get(_CAST)
-    return name if cast is None else f"CAST({name} AS {cast}) AS {name}"
+    return name if cast is None else f"CAST({name} AS {cast})"
 
 
 def _read(
@@ -162,7 +237,7 @@ def _read(
         return _load(reader, loaded.paths).selectExpr("*", f"_metadata.file_path AS {_FILE}")
     spellings: dict[str, list[str]] = {each.name.lower(): [] for each in once}
     for each in fields:
-        spellings[each.name.lower()].append(quoted(each.name))
+        spellings[each.name.lower()].append(_cast(each))
     values = [f"coalesce({', '.join(spellings[each.name.lower()])}) AS {quoted(each.name)}" for each in once]
     with _exact_names(spark):
         rows = _load(reader, loaded.paths).selectExpr(*values, f"_metadata.file_path AS {_FILE}")
@@ -194,7 +269,9 @@ def _of_folders(loaded: LoadedFiles, fields: Sequence[StructField], file: str = 
     ``file`` is Spark SQL for the URI of a row's file. Without columns of a target, the values are texts.
     """
     names = {each.name.lower() for each in fields}
-    if loaded.naming == ColumnNaming.BY_POSITION or (loaded.columns and len(names) >= len(loaded.columns)):
+    # A list of columns takes the columns of the files by position.
+    is_whole = loaded.naming == ColumnNaming.BY_NAME and 0 < len(loaded.columns) <= len(names)
+    if loaded.naming == ColumnNaming.BY_POSITION or is_whole:
         return []
     types = {column.name.lower(): column for column in loaded.columns}
     values = []

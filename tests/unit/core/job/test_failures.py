@@ -12,7 +12,7 @@ from airflow_hivex.core.errors import (
     StorageError,
 )
 from airflow_hivex.core.job.failures import as_error
-from airflow_hivex.core.model.plans import Plan, PlannedInsert, Scan, Write
+from airflow_hivex.core.model.plans import LoadedFiles, Plan, PlannedInsert, Scan, Write
 
 PLAN = Plan("t", "n", "SELECT 1", (Scan("hivex_7_ab_0", "d.orders", (), (), "orc", ""),))
 
@@ -174,3 +174,14 @@ def test_error_that_a_statement_quotes_is_no_problem_of_python() -> None:
     error = as_error(RuntimeError("[USER_RAISED_EXCEPTION] ImportError: of the user"), Plan("t", "n", "SELECT 1"))
     assert "ImportError: of the user" in str(error)
     assert "spark.pyspark.python" not in str(error)
+
+
+def test_a_malformed_row_of_a_load_leads_to_on_error() -> None:
+    text = (
+        "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records are detected in record parsing: [null,a].\n"
+        "Parse Mode: FAILFAST. To process malformed records as null result, try setting the option 'mode' as "
+        "'PERMISSIVE'.  SQLSTATE: 22023"
+    )
+    message = str(as_error(RuntimeError(text), Plan("t", "n", "", loaded=LoadedFiles("v", "csv", ()))))
+    assert "[null,a]. ON_ERROR = CONTINUE" in message
+    assert "PERMISSIVE" not in message
