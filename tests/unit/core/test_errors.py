@@ -134,6 +134,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "HiveProtocolError": ("thrift://host:9083", "list its databases", "no version"),
     "HiveRefusedError": ("thrift://host:9083", "read table d.t", "not allowed"),
     "StorageError": ("c1/warehouse/t", "it is not a directory"),
+    "UnfitRowError": ("d.t", "s3://b/t/part.csv", 3, "a", "it is not a number"),
     "UnsupportedJobTrackerError": ("c1", "yarn"),
 }
 
