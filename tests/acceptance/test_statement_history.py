@@ -13,7 +13,13 @@ import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.clock import system_clock
-from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoUsableClusterError, RoutingError
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidOperationError,
+    NoSuchTableError,
+    NoUsableClusterError,
+    RoutingError,
+)
 from airflow_hivex.core.errors.secrets import MASKERS, remember
 from airflow_hivex.core.model.ended_statements import TaskTry
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
@@ -231,6 +237,31 @@ def test_history_has_no_secret_of_a_refused_statement(metastore: Metastore) -> N
             assert "hunter2" not in f"{row}{refused.value}"
         assert len(rows(session)) == len(texts)
         assert rows(session)[0]["text"] == "SET password=***"
+
+
+@pytest.mark.parametrize("name", ["d\0", "d\ud800", "d" * 251])
+def test_try_that_the_history_cannot_keep_is_refused_before_a_statement(name: str) -> None:
+    for names in ((name, "t", "r"), ("d", name, "r"), ("d", "t", name)):
+        with pytest.raises(HivexError, match="A name in a try of a task has"):
+            TaskTry(*names, 1)
+
+
+@pytest.mark.every_backend
+def test_failed_write_of_the_history_leaves_the_error_of_the_statement(
+    metastore: Metastore, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rename(old: str, new: str) -> None:
+        with metastore.services.store.engine.begin() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+    rename("ended_statements", "elsewhere")
+    try:
+        with pytest.raises(NoSuchTableError):
+            session.sql("SELECT * FROM nothing")
+    finally:
+        rename("elsewhere", "ended_statements")
+    assert caplog.text.count("A statement is missing in the history") == 1
+    assert rows(session) == []
 
 
 @pytest.fixture

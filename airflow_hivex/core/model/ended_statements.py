@@ -9,6 +9,10 @@ from datetime import datetime
 from typing import Self
 
 from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.texts import check_length, check_text
+
+# Source: Airflow's columns for ids.
+_LONGEST_ID = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,10 @@ class TaskTry:
     """One try of a task of Airflow. ``map_index`` is None for a task that is not mapped.
 
     The text of the value is the ``agent_info`` of the try's transactions: ``dag_id.task_id[map_index] run_id try``.
+
+    Raises:
+        InvalidTextError: the database cannot store a name.
+        InvalidParametersError: a name has more than 250 characters.
     """
 
     dag_id: str
@@ -23,6 +31,10 @@ class TaskTry:
     run_id: str
     try_number: int
     map_index: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.dag_id, self.task_id, self.run_id):
+            check_length("A name in a try of a task", check_text("A name in a try of a task", name), _LONGEST_ID)
 
     def __str__(self) -> str:
         mapped = "" if self.map_index is None else f"[{self.map_index}]"

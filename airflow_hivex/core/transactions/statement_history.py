@@ -34,6 +34,7 @@ from sqlalchemy.sql.functions import coalesce
 
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import HivexError, InvalidObjectError
+from airflow_hivex.core.errors.secrets import hide_as_logs
 from airflow_hivex.core.model.ended_statements import (
     UNSUCCESSFUL,
     EndedStatement,
@@ -375,9 +376,9 @@ def _lost_row(row: Row[Any]) -> dict[str, Any]:
         "outcome": StatementOutcome.LOST.value,
         "user": row.user,
         "host": row.host,
-        "agent_info": row.agent_info,
+        "agent_info": row.agent_info and hide_as_logs(row.agent_info),
         "txn_id": row.id,
         "wait_ms": 0,
         "steps": {},
-        "error": row.reason,
+        "error": row.reason and hide_as_logs(row.reason),
     }
