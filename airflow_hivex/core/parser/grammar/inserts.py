@@ -334,7 +334,7 @@ _NOT_OF_THE_READER = {
     **dict.fromkeys(("pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefilelookup"), _CHOOSES_FILES),
     **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage"), _CHOOSES_FILES),
     **dict.fromkeys(("path", "paths", "basepath", "__globpaths__"), "the path after FROM names the files"),
-    **dict.fromkeys(("ignorecorruptfiles", "ignoremissingfiles"), _SKIPS_FAULTS),
+    **dict.fromkeys(("ignorecorruptfiles", "ignoremissingfiles", "ignoreextension"), _SKIPS_FAULTS),
     **dict.fromkeys(("mode", "columnnameofcorruptrecord", "badrecordspath", "rescueddatacolumn"), _SKIPS_ROWS),
     "enforceschema": "the headers of all files must be the same",
     "samplingratio": "all rows are read for the types of columns",
