@@ -39,10 +39,13 @@ REDACTED_BY_SPARK = rf"(?i){_NAMES_OF_SECRETS}"
 _SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|^key$", re.IGNORECASE)
 # Each of these patterns reads a name as a whole, without backtracking, and begins only where a name begins: otherwise
 # the time for a long word would grow with the square of its length.
+# Each secret name has one of these words. Most texts have none, so that only their URIs are looked at.
+_WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "credential", "sig", "sas", "key", "connection", "authorization")
 _HAS_SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|\bauthorization$", re.IGNORECASE)
 _WORD = re.compile(r"[^\s'\"<>]++")
 # A port and a path may also stand before an @, as in hdfs://host:8020/t@y.
 _USER_OF_URI = re.compile(r"[A-Za-z0-9+.-]://[^\s/?#'\"<>@:]*+:(?!\d++/)")
+_USER_OF_ORACLE = re.compile(r"jdbc:oracle:\w++:[^\s/@]*+/", re.IGNORECASE)
 _WHOLE_URI = re.compile(r"(\s*[^:/@]*:/+)?([^:@]*)(:.*)?@([^@]*)", re.DOTALL)
 _ANY_NAME = re.compile("")
 _PARAMETER = re.compile(r"[?&;,{]\s*+([\w.%-]++)=")
@@ -64,8 +67,10 @@ _SET = re.compile(
 )
 _SET_VALUE = re.compile(rf"(?:[^;'\"]|{_SINGLE}|{_DOUBLE})++", re.DOTALL)
 _QUOTED_SET_VALUE = re.compile(rf"{_SINGLE}|{_DOUBLE}|[^;'\"\n]++", re.DOTALL)
-_OPTIONS = re.compile(rf"(?:OPTIONS|PROPERTIES)\s*+\(((?:[^()'\"]|{_SINGLE}|{_DOUBLE})*+)", re.IGNORECASE | re.DOTALL)
-_WORD_ASSIGNED = re.compile(r"(?<![\w./-])([\w.%-]++)['\"`]?\s*+[=:]\s*+")
+_OPTIONS = re.compile(
+    rf"(?:OPTIONS|PROPERTIES|MAP)\s*+\(((?:[^()'\"]|{_SINGLE}|{_DOUBLE})*+)", re.IGNORECASE | re.DOTALL
+)
+_WORD_ASSIGNED = re.compile(r"(?<![\w./-])([\w.%-]++)['\"`]?\s*+(?:[=:]|->)\s*+")
 _WORD_VALUE = re.compile(r"(?:(?:bearer|basic)\s++)?[^\s,;&'\"`<>(){}\[\]]++", re.IGNORECASE)
 _TYPE = r"(?:string|(?:big|small|tiny)?int|date|timestamp\w*|binary|(?:var)?char|decimal|double|float|boolean)\b"
 _SAID = re.compile(
@@ -155,8 +160,9 @@ def hide(text: str) -> str:
 
     The text keeps the number of its lines.
     """
-    text = hide_in_uri(text)
-    for finder in _IN_TEXTS:
+    lowered = text.lower()
+    has_names = any(word in lowered for word in _WORDS_OF_NAMES)
+    for finder in (*_IN_URIS, *_IN_TEXTS) if has_names else (_uri_passwords,):
         text = _masked(text, finder)
     pattern = _pattern
     return text if pattern is None else pattern.sub(MASK, text)
@@ -182,9 +188,12 @@ def _masked(text: str, finder: _Finder) -> str:
 
 
 def _uri_passwords(text: str) -> Iterator[_Span]:
+    if "@" not in text:
+        return
     for word in _WORD.finditer(text):
         end = text.rfind("@", *word.span())
         user = _USER_OF_URI.search(text, word.start(), end) if end >= 0 else None
+        user = user or _USER_OF_ORACLE.search(text, word.start(), max(end, word.start()))
         if user is not None:
             yield user.end(), end
 
