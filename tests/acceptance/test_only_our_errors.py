@@ -19,7 +19,7 @@ from py4j.protocol import Py4JNetworkError
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 
-import airflow_hivex.core.execution.select_and_insert
+import airflow_hivex.core.job.values
 import airflow_hivex.core.session
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
@@ -100,7 +100,7 @@ def thrower(monkeypatch: pytest.MonkeyPatch) -> Thrower:
         *OF_FILES,
         *DELETING,
         (LocalRunner, ("run",)),
-        (airflow_hivex.core.execution.select_and_insert, ("write_rows",)),
+        (airflow_hivex.core.job.values, ("write_rows",)),
         (airflow_hivex.core.session, ("read",)),
     ]
     for owner, names in adapters:

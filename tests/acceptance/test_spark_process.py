@@ -46,7 +46,12 @@ def run(program: str, url: str, folder: Path, **environment: str) -> subprocess.
 
 def test_process_that_is_killed_is_reported_and_replaced(sqlite_url: str, tmp_path: Path) -> None:
     program = """
-threading.Timer(0.1, session.cancel).start()
+def cancel():
+    while not metastore.transactions.valid_txns().open_ids:
+        # Until then the statement is read; no event reports its transaction.
+        time.sleep(0.01)
+    threading.Timer(0.1, session.cancel).start()
+threading.Thread(target=cancel).start()
 fails("SELECT 1")
 from pyspark import SparkContext
 print("cancelled while Spark started:", SparkContext._active_spark_context is None)

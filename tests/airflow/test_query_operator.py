@@ -185,9 +185,9 @@ def test_session_of_a_task_is_shown_with_dag_run_and_try(
 
 
 def test_history_masks_what_airflow_masks(warehouse: dict[str, Any]) -> None:
-    mask_secret("open-sesame-of-airflow")
+    mask_secret("kept-by-airflow")
     with pytest.raises(AirflowFailException):
-        execute("SELECT 'open-sesame-of-airflow' FROM nothing")
+        execute("SELECT 'kept-by-airflow' FROM nothing")
     shown = HivexHook().run("SHOW STATEMENTS STATUS 'failed'")
     assert [row[shown.columns.index("text")] for row in shown.rows] == ["SELECT '***' FROM nothing"]
 

@@ -71,7 +71,8 @@ class StatementRecord:
         self._agent_info = None if agent_info is None else shortened(hide_as_logs(agent_info), _LONGEST_AGENT)
         self._task = task
         self._database = database
-        self._text = _masked(text, history.text_length)
+        # What is no text is refused by the reader.
+        self._text = _masked(str(text), history.text_length)
         self._started_ms = clock()
         self._kind = ""
         self._tables: tuple[str, ...] = ()

@@ -449,7 +449,7 @@ class CopyInto(QueryStatement):
     )
 
     target: TableName
-    path: str
+    path: Annotated[str, Folder()]
     query: Query
     format: str
     selects: bool = False
