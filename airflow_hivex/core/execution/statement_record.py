@@ -71,7 +71,7 @@ class StatementRecord:
         self._agent_info = None if agent_info is None else shortened(hide_as_logs(agent_info), _LONGEST_AGENT)
         self._task = task
         self._database = database
-        # What is no text is refused by the reader.
+        # The reader refuses a value of another type than str.
         self._text = _masked(str(text), history.text_length)
         self._started_ms = clock()
         self._kind = ""
