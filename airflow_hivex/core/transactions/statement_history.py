@@ -33,7 +33,7 @@ from sqlalchemy import cast as sql_cast
 from sqlalchemy.sql.functions import coalesce
 
 from airflow_hivex.core.clock import Clock, to_datetime
-from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.errors import HivexError, InvalidObjectError
 from airflow_hivex.core.errors.secrets import hide_as_logs
 from airflow_hivex.core.model.ended_statements import (
     UNSUCCESSFUL,
@@ -159,7 +159,9 @@ class StatementHistory:
         try:
             self._store.exchange(lambda exchange: exchange.finish(_WITHOUT_FLUSH(), RECORD(**row)), name="record")
         except Exception as error:
-            log.warning("A statement is missing in the history of statements: %s", error)
+            # The text of a foreign error may be no valid text.
+            shown = error if isinstance(error, HivexError) else repr(error)
+            log.warning("A statement is missing in the history of statements: %s", shown)
 
     def show(self, wanted: StatementFilter) -> list[EndedStatement]:
         """Return the statements that match a filter, by default the newest 1,000 with the newest first.
