@@ -118,7 +118,8 @@ class Credentials:
         Raises:
             InvalidSettingError: the file cannot be read, or does not have an object from user to secret.
         """
-        expected = 'a JSON file is expected, such as {"alice": "a token of hers"}'
+        # The value of a setting of this name is masked, so that the file is named in the reason.
+        expected = f'{path}: a JSON file is expected, such as {{"alice": "a token of hers"}}'
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
